@@ -1,0 +1,71 @@
+//! Store calls that nobody waits for: repeated until the store has answered, without a storm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::error::ErrorKind;
+use crate::key::RecordId;
+use crate::record::{AttemptId, Claim, Settled, Settlement, Takeover, Verdict};
+use crate::store::Store;
+
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The pause before the given repeat (from 1): doubling, with full jitter, so that many callers do not march in step.
+pub(crate) fn backoff(repeat: u32) -> Duration {
+    let ceiling = SHORTEST.saturating_mul(1 << repeat.min(16)).min(LONGEST);
+    SHORTEST / 2 + ceiling.mul_f64(rand::random::<f64>())
+}
+
+/// Settles until it is applied or lost. `None` if the store refuses for good.
+pub(crate) async fn settle(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    id: &RecordId,
+    attempt: &AttemptId,
+    how: &Settlement,
+) -> Option<Settled> {
+    let mut repeat = 0;
+    loop {
+        match store.settle(id, attempt, how).await {
+            Ok(settled) => return Some(settled),
+            Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Ambiguous) => {
+                repeat += 1;
+                clock.sleep(backoff(repeat)).await;
+            }
+            Err(error) => {
+                tracing::error!(record = %id, error = &error as &dyn std::error::Error, "a settlement can't be stored");
+                return None;
+            }
+        }
+    }
+}
+
+/// Frees what a begin may have taken whose reply was lost; goes on for a lease, because it may also land late.
+pub(crate) fn undo_begin(
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    id: RecordId,
+    claim: &Claim,
+) -> impl Future<Output = ()> + Send + use<> {
+    let (store, clock) = (Arc::clone(store), Arc::clone(clock));
+    let attempt = AttemptId { owner: claim.owner, fence: None };
+    // It ran nothing itself. But where it may have taken over a lapsed attempt, releasing would say more than is known.
+    let verdict = match claim.takeover {
+        Takeover::Never => Verdict::Released,
+        Takeover::Allowed | Takeover::Seen(_) => Verdict::Unknown(Default::default()),
+    };
+    let how = Settlement { verdict, retain: claim.retain_unsettled };
+    let lease = claim.lease;
+    async move {
+        let give_up = clock.now().plus(lease);
+        let mut repeat = 0;
+        while settle(&*store, &*clock, &id, &attempt, &how).await == Some(Settled::Lost)
+            && clock.now() < give_up
+        {
+            repeat += 1;
+            clock.sleep(backoff(repeat)).await;
+        }
+    }
+}

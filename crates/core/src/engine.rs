@@ -1,0 +1,319 @@
+//! The engine: what adapters and users hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::call::Call;
+use crate::clock::{Clock, Moment, SystemClock};
+use crate::drain::Tracker;
+use crate::error::{InputError, StoreError};
+use crate::keeper::{BoxFuture, Chore, Ticket};
+use crate::key::RecordId;
+use crate::lease_runner::LeaseRunner;
+use crate::record::{
+    Answer, AttemptId, Begin, Claim, Fence, Over, Owner, Settled, Settlement, Snapshot, StateKind, Takeover,
+    Verdict,
+};
+use crate::runner::{Runner, Start};
+use crate::running::{Asking, Prior, Running, Started};
+use crate::settings::{Intent, Settings};
+use crate::store::Store;
+
+/// Makes calls happen at most once and gives every retry the same answer. Cheap to clone; clones share everything.
+///
+/// ```
+/// # use onlyonce_core::{Idempotency, MemoryStore, Refusal, Class, Classify, Bytes, codec::CodecError};
+/// # #[derive(Debug)] struct PayError;
+/// # impl From<Refusal> for PayError { fn from(_: Refusal) -> Self { Self } }
+/// # impl Classify for PayError {
+/// #     fn classify(&self) -> Class { Class::Release }
+/// #     fn save(&self) -> Result<Bytes, CodecError> { Ok(Bytes::new()) }
+/// #     fn revive(_: Bytes) -> Result<Self, CodecError> { Ok(Self) }
+/// # }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), PayError> {
+/// let once = Idempotency::new(MemoryStore::new());
+/// for _ in 0..3 {
+///     let receipt: String = once
+///         .call("charge", "order-42")
+///         .input(&100)
+///         .run(async { Ok::<_, PayError>("receipt 7".to_owned()) }) // runs the first time only
+///         .await?;
+///     assert_eq!(receipt, "receipt 7");
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Idempotency {
+    engine: Arc<Engine>,
+    settings: Arc<Settings>,
+}
+
+#[derive(Debug)]
+struct Engine {
+    runner: Arc<dyn Runner>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    tracker: Tracker,
+}
+
+impl Idempotency {
+    /// An engine on this store with the default settings.
+    #[must_use]
+    pub fn new(store: impl Store) -> Self {
+        Builder::new(Arc::new(store)).assemble()
+    }
+
+    /// Starts a configured engine.
+    #[must_use]
+    pub fn builder(store: impl Store) -> Builder {
+        Builder::new(Arc::new(store))
+    }
+
+    /// The same, on a store that is shared already.
+    #[must_use]
+    pub fn builder_shared(store: Arc<dyn Store>) -> Builder {
+        Builder::new(store)
+    }
+
+    /// The settings of calls through this handle.
+    #[must_use]
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// A handle to the same engine whose calls are treated differently.
+    ///
+    /// # Errors
+    /// If the settings make no sense.
+    pub fn with_settings(&self, settings: Settings) -> Result<Self, InputError> {
+        settings.validate()?;
+        Ok(Self { engine: Arc::clone(&self.engine), settings: Arc::new(settings) })
+    }
+
+    /// The clock that the engine uses.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.engine.clock
+    }
+
+    /// A call of `operation` under `key`, to be run at most once.
+    pub fn call(&self, operation: &str, key: impl Into<Box<str>>) -> Call {
+        Call::new(self.clone(), operation, key.into())
+    }
+
+    /// Starts a call by hand: for adapters. [`call`](Self::call) is simpler.
+    ///
+    /// # Errors
+    /// If the store fails; then nothing may run.
+    ///
+    /// # Cancel safety
+    /// Dropped half-way, whatever it may have taken is released in the background.
+    pub async fn start(&self, id: &RecordId, intent: &Intent) -> Result<Started, StoreError> {
+        Ok(match self.engine.runner.start(id, intent).await? {
+            Start::Taken(snapshot) => Started::Prior(Prior::judge(&snapshot, intent)),
+            Start::Run(attempt) => {
+                let running = Running::new(attempt, intent.clone());
+                if running.must_ask() { Started::Ask(Asking::new(running)) } else { Started::Run(running) }
+            }
+        })
+    }
+
+    /// What became of a call: for a caller whose request timed out.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn outcome(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
+        self.engine.runner.get(id).await
+    }
+
+    /// Ends the doubt about a lapsed record that was seen at fence `seen`. Lost if it has moved on since.
+    ///
+    /// # Errors
+    /// If the store fails; repeating it is safe.
+    pub async fn resolve(
+        &self,
+        id: &RecordId,
+        seen: Fence,
+        resolution: Resolution,
+    ) -> Result<Settled, StoreError> {
+        let store = &self.engine.store;
+        let Some(snapshot) = store.get(id).await? else { return Ok(Settled::Lost) };
+        if snapshot.fence != seen || snapshot.state.kind() != StateKind::Lapsed {
+            return Ok(Settled::Lost);
+        }
+        let claim = Claim {
+            owner: Owner::random(),
+            fingerprint: snapshot.fingerprint,
+            lease: self.settings.lease,
+            retain_unsettled: self.settings.retain_unsettled,
+            takeover: Takeover::Seen(seen),
+            label: snapshot.label,
+        };
+        let (fence, verdict, told) = match store.begin(id, &claim).await? {
+            Begin::Taken(_) => return Ok(Settled::Lost),
+            Begin::Acquired { fence, over: Over::Lapsed, .. } => (fence, resolution.into(), Settled::Applied),
+            // It expired in between: what was to be resolved is gone, and what this made instead is given back.
+            Begin::Acquired { fence, .. } => (fence, Verdict::Released, Settled::Lost),
+        };
+        let retain = match verdict {
+            Verdict::Completed(_) => self.settings.retain,
+            Verdict::Released | Verdict::Unknown(_) => self.settings.retain_unsettled,
+        };
+        let attempt = AttemptId { owner: claim.owner, fence: Some(fence) };
+        let settled = store.settle(id, &attempt, &Settlement { verdict, retain }).await?;
+        Ok(if settled == Settled::Applied { told } else { Settled::Lost })
+    }
+
+    /// Deletes a record that was seen at fence `seen`, unless it runs or has moved on. The next call with its key runs.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn forget(&self, id: &RecordId, seen: Fence) -> Result<Settled, StoreError> {
+        self.engine.store.forget(id, seen).await
+    }
+
+    /// Refuses new calls and waits until those under way are settled, or `limit` is over. What is left then keeps its
+    /// lease and lapses.
+    pub async fn drain(&self, limit: Duration) -> Drained {
+        self.engine.tracker.close();
+        tokio::select! {
+            () = self.engine.tracker.empty() => Drained::Everything,
+            () = self.engine.clock.sleep(limit) => Drained::Left(self.engine.tracker.inside()),
+        }
+    }
+
+    /// How many calls are under way.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.engine.tracker.inside()
+    }
+}
+
+/// How a drain ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Every call is settled.
+    Everything,
+    /// The limit was over; so many calls were still under way.
+    Left(usize),
+}
+
+/// What a person, or a program that knows, says about a lapsed record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resolution {
+    /// It happened, and this is the answer from now on.
+    Happened(Answer),
+    /// It did not happen: the same call may run again.
+    DidNotHappen,
+}
+
+impl From<Resolution> for Verdict {
+    fn from(resolution: Resolution) -> Self {
+        match resolution {
+            Resolution::Happened(answer) => Self::Completed(answer),
+            Resolution::DidNotHappen => Self::Released,
+        }
+    }
+}
+
+/// Sets up an engine.
+#[derive(Debug)]
+pub struct Builder {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    sweep_every: Duration,
+}
+
+impl Builder {
+    fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            clock: Arc::new(SystemClock),
+            settings: Settings::default(),
+            sweep_every: Duration::from_secs(60),
+        }
+    }
+
+    /// How calls are treated unless a handle says otherwise.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Takes time from `clock`.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// How often expired records are removed (60 s).
+    #[must_use]
+    pub fn sweep_every(mut self, period: Duration) -> Self {
+        self.sweep_every = period;
+        self
+    }
+
+    /// The engine.
+    ///
+    /// # Errors
+    /// If the settings make no sense.
+    pub fn build(self) -> Result<Idempotency, InputError> {
+        self.settings.validate()?;
+        if self.sweep_every < Duration::from_millis(10) {
+            return Err(InputError::new("sweep_every is below 10 ms: the engine would do nothing but sweep"));
+        }
+        Ok(self.assemble())
+    }
+
+    fn assemble(self) -> Idempotency {
+        let tracker = Tracker::default();
+        let runner = LeaseRunner::new(Arc::clone(&self.store), Arc::clone(&self.clock), tracker.clone());
+        let sweeper = Sweeper {
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            period: self.sweep_every,
+            ticket: Ticket::new(),
+        };
+        runner.keeper().schedule(Arc::new(sweeper), self.clock.now().plus(self.sweep_every));
+        let engine = Engine { runner: Arc::new(runner), store: self.store, clock: self.clock, tracker };
+        Idempotency { engine: Arc::new(engine), settings: Arc::new(self.settings) }
+    }
+}
+
+/// Removes expired records now and then.
+#[derive(Debug)]
+struct Sweeper {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    period: Duration,
+    ticket: Ticket,
+}
+
+impl Chore for Sweeper {
+    fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    fn run(self: Arc<Self>) -> BoxFuture<Option<Moment>> {
+        const BATCH: u32 = 1000;
+        Box::pin(async move {
+            loop {
+                match self.store.sweep(BATCH).await {
+                    Ok(swept) if swept >= BATCH => tokio::task::yield_now().await,
+                    Ok(_) => break,
+                    Err(error) => {
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            "sweeping failed, will retry"
+                        );
+                        break;
+                    }
+                }
+            }
+            Some(self.clock.now().plus(self.period))
+        })
+    }
+}

@@ -1,0 +1,194 @@
+//! Attempts that run in this process, so that a duplicate next to them need not ask the store.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, Moment};
+use crate::keeper::{BoxFuture, Chore, Ticket};
+use crate::key::RecordId;
+use crate::lease::Lease;
+use crate::record::{AttemptId, Fence, Settled, Settlement, Snapshot, State, Verdict};
+use crate::settings::Intent;
+use crate::store::Store;
+
+/// One running attempt: its lease, and what those who wait for it will hear.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) id: RecordId,
+    pub(crate) attempt: AttemptId,
+    pub(crate) fence: Fence,
+    pub(crate) number: u32,
+    pub(crate) lease: Arc<Lease>,
+    intent: Intent,
+    started: Moment,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    ticket: Ticket,
+    end: OnceLock<End>,
+    ended: Notify,
+}
+
+#[derive(Debug)]
+enum End {
+    /// The store has taken this settlement.
+    Settled(Settlement, Moment),
+    /// The attempt lost its record, or was dropped.
+    Gone,
+}
+
+impl Flight {
+    pub(crate) fn new(
+        id: RecordId,
+        attempt: AttemptId,
+        (fence, number): (Fence, u32),
+        intent: Intent,
+        sent: Moment,
+        (store, clock): (Arc<dyn Store>, Arc<dyn Clock>),
+    ) -> Self {
+        let lease = Arc::new(Lease::new(Arc::clone(&clock), sent.plus(intent.settings.lease)));
+        Self {
+            id,
+            attempt,
+            fence,
+            number,
+            lease,
+            intent,
+            started: sent,
+            store,
+            clock,
+            ticket: Ticket::new(),
+            end: OnceLock::new(),
+            ended: Notify::new(),
+        }
+    }
+
+    pub(crate) fn first_renewal(&self) -> Moment {
+        self.started.plus(self.intent.settings.lease / 3)
+    }
+
+    pub(crate) fn retain_unsettled(&self) -> Duration {
+        self.intent.settings.retain_unsettled
+    }
+
+    pub(crate) fn settled(&self, how: Settlement) {
+        self.finish(End::Settled(how, self.clock.now()));
+    }
+
+    pub(crate) fn gone(&self) {
+        self.finish(End::Gone);
+    }
+
+    fn finish(&self, end: End) {
+        // The first word stands: a settlement that was applied is not undone by the drop after it.
+        let _ = self.end.set(end);
+        self.ended.notify_waiters();
+    }
+
+    /// The record as this process knows it, while it runs or once it is completed; else only the store can tell.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        let now = self.clock.now();
+        let settings = &self.intent.settings;
+        let (state, expires_in) = match self.end.get() {
+            Some(End::Settled(Settlement { verdict: Verdict::Completed(answer), retain }, at)) => {
+                (State::Completed(answer.clone()), at.plus(*retain).since(now))
+            }
+            Some(_) => return None,
+            None if self.lease.is_lost() => return None,
+            None => {
+                let lease_left = self.lease.deadline().since(now);
+                (State::Running { lease_left }, self.started.plus(settings.retain_unsettled).since(now))
+            }
+        };
+        if expires_in.is_zero() {
+            return None;
+        }
+        Some(Snapshot {
+            state,
+            fence: self.fence,
+            fingerprint: self.intent.fingerprint,
+            attempts: self.number,
+            age: now.since(self.started),
+            expires_in,
+            label: self.intent.label.clone(),
+        })
+    }
+
+    /// Ends when the attempt has ended or its lease is lost.
+    pub(crate) async fn over(&self) {
+        let ended = self.ended.notified();
+        tokio::pin!(ended);
+        ended.as_mut().enable();
+        if self.end.get().is_some() {
+            return;
+        }
+        tokio::select! {
+            () = ended => {}
+            () = self.lease.lost() => {}
+        }
+    }
+
+    async fn renew(&self) -> Option<Moment> {
+        let sent = self.clock.now();
+        let lease = self.intent.settings.lease;
+        if sent >= self.lease.deadline() || sent.since(self.started) >= self.intent.settings.max_run {
+            return None;
+        }
+        match self.store.renew(&self.id, &self.attempt, lease).await {
+            Ok(Settled::Applied) => {
+                self.lease.extend(sent.plus(lease));
+                Some(sent.plus(lease / 3))
+            }
+            Ok(Settled::Lost) => {
+                tracing::warn!(record = %self.id, fence = %self.fence, "the lease is lost: another may run");
+                self.lease.lose();
+                None
+            }
+            Err(error) => {
+                tracing::warn!(record = %self.id, error = &error as &dyn std::error::Error, "a renewal failed, will retry");
+                Some(self.clock.now().plus(lease / 12))
+            }
+        }
+    }
+}
+
+impl Chore for Flight {
+    fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    fn run(self: Arc<Self>) -> BoxFuture<Option<Moment>> {
+        Box::pin(async move { self.renew().await })
+    }
+}
+
+const SHARDS: usize = 16;
+
+/// All attempts that run in this process, by record.
+#[derive(Debug, Default)]
+pub(crate) struct Flights([Mutex<HashMap<RecordId, Arc<Flight>>>; SHARDS]);
+
+impl Flights {
+    fn shard(&self, id: &RecordId) -> &Mutex<HashMap<RecordId, Arc<Flight>>> {
+        &self.0[usize::from(id.as_bytes()[0]) % SHARDS]
+    }
+
+    pub(crate) fn get(&self, id: &RecordId) -> Option<Arc<Flight>> {
+        self.shard(id).lock().get(id).cloned()
+    }
+
+    pub(crate) fn insert(&self, flight: &Arc<Flight>) {
+        self.shard(&flight.id).lock().insert(flight.id, Arc::clone(flight));
+    }
+
+    /// Removes this flight; a successor under the same id stays.
+    pub(crate) fn remove(&self, flight: &Arc<Flight>) {
+        let mut shard = self.shard(&flight.id).lock();
+        if shard.get(&flight.id).is_some_and(|found| Arc::ptr_eq(found, flight)) {
+            shard.remove(&flight.id);
+        }
+    }
+}

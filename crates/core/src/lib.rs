@@ -1,0 +1,65 @@
+//! The engine of [onlyonce](https://docs.rs/onlyonce): state-changing calls happen at most once, and every retry gets the
+//! same answer. No HTTP, no SQL, no sockets: those are in crates of their own.
+//!
+//! ```text
+//!  call ─▶ Key + Fingerprint ─▶ Idempotency::start ──── one atomic Store::begin
+//!                                 │
+//!            Run(attempt) ────────┤──────────────── Taken(snapshot)
+//!                 │                                      │
+//!        run the handler,                     policy::decide(snapshot, fingerprint)
+//!        lease renewed at 1/3                  = Replay | InProgress | Mismatch | Unknown
+//!                 │                                      │
+//!      classify: keep | release | unknown     the stored answer, or a refusal that says why
+//!                 │
+//!        Store::settle (compare-and-set on owner and fence)
+//! ```
+//!
+//! Stores do atomicity, [`policy`] does judgement, adapters do translation. Users start at [`Idempotency`]; authors of
+//! stores at [`Store`] and the laws in `onlyonce-testkit`.
+
+mod background;
+mod call;
+mod classify;
+mod clock;
+pub mod codec;
+mod drain;
+mod engine;
+mod error;
+mod fingerprint;
+mod flight;
+mod hex;
+mod keeper;
+mod key;
+mod lease;
+mod lease_runner;
+pub mod machine;
+mod memory;
+pub mod policy;
+mod record;
+mod refusal;
+mod runner;
+mod running;
+mod settings;
+mod store;
+mod value;
+
+pub use bytes::Bytes;
+pub use call::Call;
+pub use classify::{Class, Classify};
+pub use clock::{Clock, ManualClock, Moment, Sleep, SystemClock};
+pub use engine::{Builder, Drained, Idempotency, Resolution};
+pub use error::{ErrorKind, InputError, StoreError};
+pub use fingerprint::{Fingerprint, FingerprintBuilder};
+pub use key::{Hash16, Key, MAX_KEY_BYTES, Operation, RecordId, Scope};
+pub use lease::Permit;
+pub use memory::MemoryStore;
+pub use policy::{Mode, OnLapse};
+pub use record::{
+    Answer, AttemptId, Begin, Claim, Fence, Label, Over, Owner, Revision, Settled, Settlement, Snapshot,
+    State, StateKind, Takeover, Verdict,
+};
+pub use refusal::Refusal;
+pub use runner::{Attempt, Finish, Runner, Start};
+pub use running::{Asking, Finished, Prior, Recovery, Replay, Running, Started};
+pub use settings::{Intent, Settings};
+pub use store::{Cursor, Filter, Inspect, Listed, Page, Store};

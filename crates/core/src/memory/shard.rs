@@ -1,0 +1,142 @@
+//! One shard: a table of records and the order in which they expire.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use hashbrown::HashTable;
+
+use super::Usage;
+use crate::clock::Moment;
+use crate::key::RecordId;
+use crate::machine::{self, Now, Record, Step};
+use crate::record::{Begin, Claim, Fence, Snapshot, Verdict};
+use crate::store::{Filter, Listed};
+
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    /// Boxed, because an open-addressed table is up to half empty; the id is stored once, in the entry.
+    table: HashTable<Box<Entry>>,
+    by_expiry: BTreeSet<(Moment, RecordId)>,
+    last_fence: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: RecordId,
+    record: Record,
+}
+
+/// An id is a SHA-256 already: its bytes are as good a hash as any.
+fn hash(id: &RecordId) -> u64 {
+    let bytes = id.as_bytes();
+    u64::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15]])
+}
+
+fn answer_bytes(record: &Record) -> usize {
+    match &record.settled {
+        Some((Verdict::Completed(answer) | Verdict::Unknown(answer), _)) => answer.0.len(),
+        _ => 0,
+    }
+}
+
+impl Shard {
+    pub(super) fn contains(&self, id: &RecordId) -> bool {
+        self.get(id).is_some()
+    }
+
+    pub(super) fn get(&self, id: &RecordId) -> Option<&Record> {
+        self.table.find(hash(id), |entry| entry.id == *id).map(|entry| &entry.record)
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        id: &RecordId,
+        claim: &Claim,
+        now: Moment,
+        wall: Fence,
+        usage: &Usage,
+    ) -> Begin {
+        // The last fence is remembered beyond the record, because a deletion within one microsecond must not lower it.
+        let fence_floor = wall.max(Fence(self.last_fence + 1));
+        let step = machine::begin(self.get(id), claim, Now { moment: now, fence_floor });
+        if let Step::Write(record, _) = &step {
+            self.last_fence = self.last_fence.max(record.fence.0);
+        }
+        self.apply(id, step, usage)
+    }
+
+    /// Writes what a step decided and gives its answer.
+    pub(super) fn apply<T>(&mut self, id: &RecordId, step: Step<T>, usage: &Usage) -> T {
+        let (record, answer) = match step {
+            Step::Keep(answer) => return answer,
+            Step::Write(record, answer) => (*record, answer),
+        };
+        usage.bytes.fetch_add(answer_bytes(&record), Ordering::Relaxed);
+        let expires_at = record.expires_at();
+        match self.table.find_mut(hash(id), |entry| entry.id == *id) {
+            Some(entry) => {
+                usage.bytes.fetch_sub(answer_bytes(&entry.record), Ordering::Relaxed);
+                let expired_at = entry.record.expires_at();
+                entry.record = record;
+                if expired_at == expires_at {
+                    return answer;
+                }
+                self.by_expiry.remove(&(expired_at, *id));
+            }
+            None => {
+                usage.records.fetch_add(1, Ordering::Relaxed);
+                self.table
+                    .insert_unique(hash(id), Box::new(Entry { id: *id, record }), |entry| hash(&entry.id));
+            }
+        }
+        self.by_expiry.insert((expires_at, *id));
+        answer
+    }
+
+    pub(super) fn remove(&mut self, id: &RecordId, usage: &Usage) {
+        if let Ok(found) = self.table.find_entry(hash(id), |entry| entry.id == *id) {
+            let (entry, _) = found.remove();
+            self.by_expiry.remove(&(entry.record.expires_at(), *id));
+            usage.records.fetch_sub(1, Ordering::Relaxed);
+            usage.bytes.fetch_sub(answer_bytes(&entry.record), Ordering::Relaxed);
+            self.give_back_room();
+        }
+    }
+
+    /// Removes expired records, the longest expired first; looks at no other.
+    pub(super) fn sweep(&mut self, now: Moment, limit: usize, usage: &Usage) -> usize {
+        let mut removed = 0;
+        while removed < limit
+            && let Some(&(expires_at, id)) = self.by_expiry.first()
+            && expires_at <= now
+        {
+            self.remove(&id, usage);
+            removed += 1;
+        }
+        removed
+    }
+
+    /// After a flood has expired, its room goes back; a quarter full keeps this rare.
+    fn give_back_room(&mut self) {
+        if self.table.capacity() > 1024 && self.table.len() < self.table.capacity() / 4 {
+            let half = self.table.capacity() / 2;
+            self.table.shrink_to(half, |entry| hash(&entry.id));
+        }
+    }
+
+    pub(super) fn snapshots(&self, now: Moment) -> impl Iterator<Item = Snapshot> {
+        self.live(now).map(move |entry| entry.record.snapshot(now))
+    }
+
+    pub(super) fn matching(&self, filter: &Filter, after: Option<&RecordId>, now: Moment) -> Vec<Listed> {
+        self.live(now)
+            .filter(|entry| after.is_none_or(|after| entry.id > *after))
+            .map(|entry| Listed { id: entry.id, snapshot: entry.record.snapshot(now) })
+            .filter(|listed| filter.matches(&listed.snapshot))
+            .collect()
+    }
+
+    fn live(&self, now: Moment) -> impl Iterator<Item = &Entry> {
+        self.table.iter().map(|entry| &**entry).filter(move |entry| !entry.record.is_expired(now))
+    }
+}

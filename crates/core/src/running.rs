@@ -1,0 +1,229 @@
+//! A call between its start and its end, as the adapters hold it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::StoreError;
+use crate::lease::Permit;
+use crate::policy::{Decision, Mode, OnLapse, decide};
+use crate::record::{Answer, Fence, Over, Settlement, Snapshot, Verdict};
+use crate::refusal::Refusal;
+use crate::runner::{Attempt, Finish};
+use crate::settings::{Intent, Settings};
+
+/// How long a caller is told to wait before it asks again about a call that runs.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What a start led to.
+#[derive(Debug)]
+#[must_use = "an attempt that is dropped is settled in the background"]
+pub enum Started {
+    /// Run the handler.
+    Run(Running),
+    /// An earlier attempt ended without a word: ask whether it happened.
+    Ask(Asking),
+    /// Do not run: this is what came before.
+    Prior(Prior),
+}
+
+/// What came before this call.
+#[derive(Debug)]
+pub enum Prior {
+    /// Give this answer.
+    Replay(Replay),
+    /// There is no answer to give.
+    Refused(Refusal),
+}
+
+/// A stored answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replay {
+    /// The bytes, as they were stored.
+    pub answer: Answer,
+    /// The fence of the attempt that made it.
+    pub fence: Fence,
+    /// How long it will still be kept.
+    pub expires_in: Duration,
+}
+
+impl Prior {
+    /// Judges a record that this call did not begin.
+    pub(crate) fn judge(snapshot: &Snapshot, intent: &Intent) -> Self {
+        Self::Refused(match decide(snapshot, &intent.fingerprint, intent.settings.rules()) {
+            Decision::Replay(answer) => {
+                return Self::Replay(Replay {
+                    answer,
+                    fence: snapshot.fence,
+                    expires_in: snapshot.expires_in,
+                });
+            }
+            Decision::Duplicate => Refusal::Duplicate,
+            // What may be begun again was not, because it kept changing hands: that is as good as running.
+            Decision::InProgress { .. } | Decision::TakeOver(_) | Decision::Again => {
+                Refusal::InProgress { retry_after: RETRY_AFTER }
+            }
+            Decision::Mismatch => Refusal::Mismatch,
+            Decision::Unknown { evidence, ask_in } => Refusal::Unknown { evidence, retry_after: ask_in },
+            Decision::Unreadable => Refusal::Unreadable,
+        })
+    }
+}
+
+/// How ending a call went.
+#[derive(Debug)]
+pub enum Finished {
+    /// The record says so now.
+    Stored,
+    /// The store did not take it yet; that goes on in the background. The caller may have its answer, unstored.
+    Pending,
+    /// Somebody else has ended this call meanwhile: theirs is the answer.
+    Superseded(Prior),
+}
+
+/// A call that may run.
+///
+/// Dropping it settles it in the background: as released if [`begun`](Self::begun) was never called, else as unknown.
+#[derive(Debug)]
+#[must_use = "an attempt that is dropped is settled in the background"]
+pub struct Running {
+    attempt: Box<dyn Attempt>,
+    intent: Intent,
+}
+
+impl Running {
+    pub(crate) fn new(attempt: Box<dyn Attempt>, intent: Intent) -> Self {
+        Self { attempt, intent }
+    }
+
+    /// What the handler may know of this attempt.
+    #[must_use]
+    pub fn permit(&self) -> &Permit {
+        self.attempt.permit()
+    }
+
+    /// The settings of this call.
+    #[must_use]
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.intent.settings
+    }
+
+    /// From now on the effect may have happened. Call it right before the handler.
+    pub fn begun(&mut self) {
+        self.attempt.polled();
+    }
+
+    /// It happened, and this is the answer. One that is too large, or that the mode does not want, is not stored: then
+    /// duplicates are refused instead.
+    ///
+    /// # Errors
+    /// The answer must not go out: the effect was rolled back with it.
+    ///
+    /// # Cancel safety
+    /// Dropped half-way, it is finished in the background.
+    pub async fn complete(self, answer: Answer) -> Result<Finished, StoreError> {
+        let settings = &self.intent.settings;
+        let too_large = answer.0.len() > settings.max_answer;
+        if too_large {
+            let (record, bytes) = (self.permit().record_id(), answer.0.len());
+            tracing::warn!(%record, bytes, limit = settings.max_answer, "the answer is too large to be stored");
+        }
+        let answer = if too_large || settings.mode == Mode::Reject { Answer::none() } else { answer };
+        let retain = settings.retain;
+        self.settle(Verdict::Completed(answer), retain).await
+    }
+
+    /// It did not happen: the same call may run again.
+    ///
+    /// # Errors
+    /// If the backend could not roll back.
+    pub async fn release(self) -> Result<Finished, StoreError> {
+        let retain = self.intent.settings.retain_unsettled;
+        self.settle(Verdict::Released, retain).await
+    }
+
+    /// Nobody can know whether it happened; `evidence` helps the person who decides.
+    ///
+    /// # Errors
+    /// If the backend could not record it.
+    pub async fn unknown(self, evidence: Answer) -> Result<Finished, StoreError> {
+        let fits = evidence.0.len() <= self.intent.settings.max_answer;
+        let evidence = if fits { evidence } else { Answer::none() };
+        let retain = self.intent.settings.retain_unsettled;
+        self.settle(Verdict::Unknown(evidence), retain).await
+    }
+
+    async fn settle(self, verdict: Verdict, retain: Duration) -> Result<Finished, StoreError> {
+        let Self { attempt, intent } = self;
+        Ok(match attempt.settle(Settlement { verdict, retain }).await? {
+            Finish::Applied => Finished::Stored,
+            Finish::Pending => Finished::Pending,
+            Finish::Lost(Some(snapshot)) => Finished::Superseded(Prior::judge(&snapshot, &intent)),
+            Finish::Lost(None) => Finished::Superseded(Prior::Refused(Refusal::unknown())),
+        })
+    }
+
+    pub(crate) fn must_ask(&self) -> bool {
+        self.attempt.over() == Over::Lapsed && matches!(self.intent.settings.on_lapse, OnLapse::Ask { .. })
+    }
+}
+
+/// What the recovery hook found out about an attempt that ended without a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recovery<T> {
+    /// It happened, with this answer.
+    Done(T),
+    /// It did not happen and can no longer happen: run it.
+    NotDone,
+    /// Still nobody knows.
+    Unknown,
+}
+
+/// A call that may run once it is known that an earlier attempt did not happen.
+#[derive(Debug)]
+#[must_use = "an attempt that is dropped is settled in the background"]
+pub struct Asking(Running);
+
+impl Asking {
+    pub(crate) fn new(running: Running) -> Self {
+        Self(running)
+    }
+
+    /// What the hook may know of this attempt; its fence keeps the earlier one out from now on.
+    #[must_use]
+    pub fn permit(&self) -> &Permit {
+        self.0.permit()
+    }
+
+    /// Goes on with what the hook found out.
+    ///
+    /// # Errors
+    /// As [`Running::complete`].
+    pub async fn resolve(self, found: Recovery<Answer>) -> Result<Started, StoreError> {
+        let settings = Arc::clone(self.0.settings());
+        let fence = self.permit().fence();
+        let (finished, prior) = match found {
+            Recovery::NotDone => return Ok(Started::Run(self.0)),
+            Recovery::Done(answer) => {
+                let prior = match settings.mode {
+                    Mode::Replay => {
+                        Prior::Replay(Replay { answer: answer.clone(), fence, expires_in: settings.retain })
+                    }
+                    Mode::Reject => Prior::Refused(Refusal::Duplicate),
+                };
+                (self.0.complete(answer).await?, prior)
+            }
+            Recovery::Unknown => {
+                let retry_after = match settings.on_lapse {
+                    OnLapse::Ask { after } => Some(after),
+                    OnLapse::Hold | OnLapse::Rerun => None,
+                };
+                let prior = Prior::Refused(Refusal::Unknown { evidence: Answer::none(), retry_after });
+                (self.0.unknown(Answer::none()).await?, prior)
+            }
+        };
+        Ok(Started::Prior(match finished {
+            Finished::Stored | Finished::Pending => prior,
+            Finished::Superseded(theirs) => theirs,
+        }))
+    }
+}
