@@ -1,1 +1,53 @@
-//! soon
+//! A tower layer that makes HTTP writes happen at most once and gives every retry the same answer.
+//!
+//! It works with axum, hyper, and any service of `http::Request`. A request with an `Idempotency-Key` is read whole,
+//! digested, and started through [`Idempotency`](onlyonce_core::Idempotency); the handler then runs in a task of its own,
+//! which goes on when the client goes away. A retry gets the stored answer, with `Idempotent-Replayed: true`.
+//!
+//! ```
+//! use axum::{Router, routing::post};
+//! use onlyonce_core::{Idempotency, MemoryStore};
+//! use onlyonce_http::{IdempotencyLayer, ScopeFrom};
+//!
+//! let once = Idempotency::new(MemoryStore::new());
+//! let app: Router = Router::new()
+//!     .route("/payments", post(async || "paid"))
+//!     .layer(IdempotencyLayer::new(once, ScopeFrom::header("x-tenant")));
+//! ```
+//!
+//! A handler finds the [`Permit`](onlyonce_core::Permit) of its attempt in the request's extensions, and may decide itself
+//! what its answer means by putting a [`Class`](onlyonce_core::Class) into the response's extensions.
+//!
+//! What is promised in which case: see `docs/guarantees.md`. How refusals look: see [`problem`].
+
+mod answer;
+mod body;
+mod call;
+mod classify;
+mod exchange;
+mod fingerprint;
+mod headers;
+mod key;
+mod language;
+mod layer;
+mod meter;
+mod options;
+mod outcome;
+pub mod problem;
+mod replay;
+mod routes;
+mod scope;
+mod service;
+
+pub use answer::StoredAnswer;
+pub use body::{RequestBody, ResponseBody};
+pub use classify::{On500, classify};
+pub use fingerprint::FingerprintOf;
+pub use headers::StoredHeaders;
+pub use key::{IDEMPOTENCY_KEY, KeyFrom};
+pub use language::Language;
+pub use layer::{IdempotencyLayer, LayerBuilder};
+pub use options::{MissingKey, Options, Question, Recover, StoreDown};
+pub use problem::ProblemKind;
+pub use scope::{Caller, ScopeFrom};
+pub use service::{IdempotencyService, ResponseFuture};

@@ -1,0 +1,184 @@
+//! The bodies that go in and out of the layer, and reading them within limits.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use onlyonce_core::Clock;
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// A body that is passed on as it comes, or bytes that are in memory. What the wrapped service receives.
+    #[derive(Debug)]
+    pub struct RequestBody<B> {
+        read: Bytes,
+        #[pin]
+        passed: Option<B>,
+    }
+}
+
+impl<B> RequestBody<B> {
+    pub(crate) fn passed(body: B) -> Self {
+        Self { read: Bytes::new(), passed: Some(body) }
+    }
+
+    pub(crate) fn read(bytes: Bytes) -> Self {
+        Self { read: bytes, passed: None }
+    }
+}
+
+impl<B> Body for RequestBody<B>
+where
+    B: Body<Data = Bytes>,
+{
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let this = self.project();
+        match this.passed.as_pin_mut() {
+            Some(body) => body.poll_frame(cx),
+            None if this.read.is_empty() => Poll::Ready(None),
+            None => Poll::Ready(Some(Ok(Frame::data(std::mem::take(this.read))))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.passed.as_ref().map_or(self.read.is_empty(), Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.passed.as_ref().map_or_else(|| SizeHint::with_exact(self.read.len() as u64), Body::size_hint)
+    }
+}
+
+/// The body of an answer: stored or read into memory, or a stream of the wrapped service behind what was read of it.
+#[derive(Debug)]
+pub struct ResponseBody<B> {
+    data: VecDeque<Bytes>,
+    trailers: Option<HeaderMap>,
+    /// Boxed, because a body that turns out to be a stream is moved after it was polled.
+    rest: Option<Pin<Box<B>>>,
+}
+
+impl<B> ResponseBody<B> {
+    pub(crate) fn passed(body: B) -> Self {
+        Self { data: VecDeque::new(), trailers: None, rest: Some(Box::pin(body)) }
+    }
+
+    pub(crate) fn full(bytes: Bytes, trailers: Option<HeaderMap>) -> Self {
+        let data = if bytes.is_empty() { VecDeque::new() } else { VecDeque::from([bytes]) };
+        Self { data, trailers, rest: None }
+    }
+}
+
+impl<B> Body for ResponseBody<B>
+where
+    B: Body<Data = Bytes>,
+{
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if let Some(bytes) = self.data.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        match &mut self.rest {
+            Some(rest) => rest.as_mut().poll_frame(cx),
+            None => Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.data.is_empty()
+            && self.trailers.is_none()
+            && self.rest.as_ref().is_none_or(|rest| rest.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let read: u64 = self.data.iter().map(|bytes| bytes.len() as u64).sum();
+        let rest = self.rest.as_ref().map_or(SizeHint::with_exact(0), |rest| rest.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(read));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper.saturating_add(read));
+        }
+        hint
+    }
+}
+
+/// A body read to its end, or as far as the limits allowed.
+pub(crate) enum Read<B> {
+    Whole {
+        bytes: Bytes,
+        trailers: Option<HeaderMap>,
+    },
+    /// It is larger than the limit.
+    TooLarge(ResponseBody<B>),
+    /// It is still open, and the time is up.
+    TooSlow(ResponseBody<B>),
+}
+
+/// Reads a body, but no more than `limit` bytes and no longer than `patience`.
+pub(crate) async fn read<B>(
+    body: B,
+    limit: usize,
+    patience: Duration,
+    clock: &dyn Clock,
+) -> Result<Read<B>, B::Error>
+where
+    B: Body<Data = Bytes>,
+{
+    let mut read = ResponseBody::passed(body);
+    if read.size_hint().lower() > limit as u64 {
+        return Ok(Read::TooLarge(read));
+    }
+    let mut time = None;
+    let (mut data, mut length, mut trailers) = (VecDeque::new(), 0_usize, None);
+    loop {
+        let next = poll_fn(|cx| match Pin::new(&mut read).poll_frame(cx) {
+            Poll::Ready(frame) => Poll::Ready(Some(frame)),
+            // The clock is asked only for bodies that are not there yet, which is rare.
+            Poll::Pending => {
+                time.get_or_insert_with(|| clock.sleep(patience)).as_mut().poll(cx).map(|()| None)
+            }
+        });
+        let Some(frame) = next.await else {
+            read.data = data;
+            return Ok(Read::TooSlow(read));
+        };
+        let Some(frame) = frame.transpose()? else { break };
+        match frame.into_data() {
+            Ok(bytes) => {
+                length += bytes.len();
+                data.push_back(bytes);
+                if length > limit {
+                    read.data = data;
+                    return Ok(Read::TooLarge(read));
+                }
+            }
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    Ok(Read::Whole { bytes: join(data, length), trailers })
+}
+
+fn join(mut data: VecDeque<Bytes>, length: usize) -> Bytes {
+    if data.len() == 1 {
+        return data.pop_front().unwrap_or_default();
+    }
+    let mut joined = BytesMut::with_capacity(length);
+    data.iter().for_each(|bytes| joined.extend_from_slice(bytes));
+    joined.freeze()
+}

@@ -1,0 +1,140 @@
+//! One request with a key, from its body to its answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::HeaderValue;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use onlyonce_core::{Fingerprint, Hash16, Intent, Key, Label, Operation, RecordId, Scope};
+use tower_service::Service;
+use tracing::Instrument;
+
+use crate::body::{self, Read, RequestBody, ResponseBody};
+use crate::exchange::Exchange;
+use crate::key::KeyFrom;
+use crate::layer::Shared;
+use crate::meter::{Meter, Tally};
+use crate::options::MissingKey;
+use crate::problem::{Problem, ProblemKind};
+use crate::routes::{self, Route};
+
+/// A request that may have a key, and the service that would answer it.
+pub(crate) struct Call<S> {
+    pub(crate) route: Arc<Route>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) inner: S,
+    pub(crate) parts: Parts,
+    pub(crate) scope: Option<Scope>,
+}
+
+impl<S> Call<S> {
+    /// Reads the body, and hands over to a task of its own, which a client that goes away does not stop.
+    pub(crate) async fn answer<B, R>(
+        mut self,
+        body: B,
+        early: Option<Key>,
+    ) -> Result<Response<ResponseBody<R>>, S::Error>
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
+        S::Future: Send,
+        S::Error: Send,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: std::fmt::Display + Send,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: std::fmt::Display + Send,
+    {
+        let body = match self.read(body).await {
+            Ok(body) => body,
+            Err(problem) => return Ok(self.refuse(problem)),
+        };
+        let key = match early.map_or_else(|| self.key_in(&body), |key| Ok(Some(key))) {
+            Ok(Some(key)) => key,
+            Ok(None) if self.route.options.missing_key == MissingKey::Pass => {
+                let request = Request::from_parts(self.parts, RequestBody::read(body));
+                return Ok(self.inner.call(request).await?.map(ResponseBody::passed));
+            }
+            Ok(None) => return Ok(self.refuse(Problem::new(ProblemKind::KeyMissing))),
+            Err(problem) => return Ok(self.refuse(problem)),
+        };
+        let Some(scope) = self.scope.take() else {
+            return Ok(self.refuse(Problem::new(ProblemKind::ScopeMissing)));
+        };
+        let fingerprint = match self.fingerprint(&body) {
+            Ok(fingerprint) => fingerprint,
+            Err(problem) => return Ok(self.refuse(problem)),
+        };
+        let exchange = self.exchange(key, &scope, fingerprint);
+        let request_headers = exchange.headers.clone();
+        let span = tracing::info_span!("onlyonce", record = %exchange.id);
+        let request = Request::from_parts(self.parts, RequestBody::read(body));
+        let task = tokio::spawn(exchange.run(self.inner, request).instrument(span));
+        match task.await {
+            Ok(answer) => answer,
+            // The handler's own panics are caught inside. This one is ours, or the runtime is shutting down.
+            Err(_) => {
+                Ok(Problem::new(ProblemKind::HandlerFailed).respond(&request_headers, &self.shared.docs))
+            }
+        }
+    }
+
+    async fn read<B>(&mut self, body: B) -> Result<Bytes, Problem>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: std::fmt::Display,
+    {
+        let options = &self.route.options;
+        let clock = self.route.once.clock();
+        match body::read(body, options.max_request, options.request_patience, &**clock).await {
+            Ok(Read::Whole { bytes, .. }) => Ok(bytes),
+            Ok(Read::TooLarge(_)) => Err(Problem::new(ProblemKind::RequestTooLarge)
+                .because(format_args!("the limit is {} bytes", options.max_request))),
+            Ok(Read::TooSlow(_)) => Err(Problem::new(ProblemKind::RequestTimeout)),
+            Err(error) => Err(Problem::new(ProblemKind::BodyInvalid).because(error)),
+        }
+    }
+
+    fn key_in(&self, body: &[u8]) -> Result<Option<Key>, Problem> {
+        let found = self.route.options.key.in_body(&self.parts.headers, body);
+        found.map_err(|why| Problem::new(ProblemKind::KeyInvalid).because(why))
+    }
+
+    fn fingerprint(&self, body: &[u8]) -> Result<Fingerprint, Problem> {
+        let of = &self.route.options.fingerprint;
+        of.of(&self.parts, routes::path(&self.parts), body)
+            .map_err(|why| Problem::new(ProblemKind::BodyInvalid).because(why))
+    }
+
+    fn exchange(&self, key: Key, scope: &Scope, fingerprint: Fingerprint) -> Exchange {
+        let operation = Operation::http(self.parts.method.as_str(), routes::path(&self.parts));
+        let (route, is_pattern) = routes::label(&self.route, &self.parts);
+        let meter = Meter::new(if is_pattern { Arc::clone(&route) } else { "other".into() });
+        let label = Label { route, key: Hash16::of_key(&key), scope: Hash16::of_scope(scope) };
+        Exchange {
+            id: RecordId::of(scope, &operation, &key),
+            intent: Intent { fingerprint, label, settings: Arc::clone(self.route.once.settings()) },
+            echo: self.echo(),
+            headers: self.parts.headers.clone(),
+            question: self.route.options.recover.is_some().then(|| self.parts.clone()),
+            key,
+            route: Arc::clone(&self.route),
+            shared: Arc::clone(&self.shared),
+            meter,
+        }
+    }
+
+    /// The key as the client wrote it, for the answer to repeat; keys from elsewhere than a header are not repeated.
+    fn echo(&self) -> Option<HeaderValue> {
+        match &self.route.options.key {
+            KeyFrom::Header(name) => self.parts.headers.get(name).cloned(),
+            KeyFrom::Json(_) | KeyFrom::Query(_) | KeyFrom::Form(_) => None,
+        }
+    }
+
+    fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
+        let (route, is_pattern) = routes::label(&self.route, &self.parts);
+        Meter::new(if is_pattern { route } else { "other".into() }).count(Tally::Problem(problem.name()));
+        problem.respond(&self.parts.headers, &self.shared.docs)
+    }
+}

@@ -1,0 +1,265 @@
+//! The part of a call that runs in a task of its own: start, handler, settle, answer.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Request, Response, response};
+use http_body::Body;
+use onlyonce_core::{
+    Answer, Class, ErrorKind, Finished, Intent, Key, Prior, RecordId, Recovery, Refusal, Running, Started,
+    StoreError,
+};
+use tower_service::Service;
+
+use crate::answer::{StoredAnswer, encode_whole};
+use crate::body::{self, Read, RequestBody, ResponseBody};
+use crate::classify::classify;
+use crate::layer::Shared;
+use crate::meter::{Meter, Tally};
+use crate::options::{Question, StoreDown};
+use crate::problem::{Problem, ProblemKind};
+use crate::replay;
+use crate::routes::Route;
+
+const STORED: HeaderName = HeaderName::from_static("idempotency-stored");
+const FAIL_OPEN: HeaderName = HeaderName::from_static("onlyonce-fail-open");
+
+/// Everything about a call but its request and the service.
+pub(crate) struct Exchange {
+    pub(crate) id: RecordId,
+    pub(crate) key: Key,
+    pub(crate) intent: Intent,
+    pub(crate) route: Arc<Route>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) meter: Meter,
+    /// The headers of the request, for the language of problems.
+    pub(crate) headers: HeaderMap,
+    /// The key header to repeat in the answer.
+    pub(crate) echo: Option<HeaderValue>,
+    /// The request as the recovery hook gets it.
+    pub(crate) question: Option<Parts>,
+}
+
+/// A handler's answer, as far as it was read.
+enum Heard<R> {
+    Whole(response::Parts, Bytes, Option<HeaderMap>),
+    Stream(response::Parts, ResponseBody<R>),
+    /// The body broke off: the client can't have it, and nobody knows how far the handler came.
+    Broken(String),
+}
+
+impl Exchange {
+    pub(crate) async fn run<S, B, R>(
+        mut self,
+        mut inner: S,
+        request: Request<RequestBody<B>>,
+    ) -> Result<Response<ResponseBody<R>>, S::Error>
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+        R: Body<Data = Bytes>,
+        R::Error: std::fmt::Display,
+    {
+        let started = match self.route.once.start(&self.id, &self.intent).await {
+            Ok(started) => self.find_out(started).await,
+            Err(error) => Err(error),
+        };
+        match started {
+            Ok(Started::Run(running)) => self.execute(running, inner, request).await,
+            Ok(Started::Prior(prior)) => Ok(self.prior(prior)),
+            // `find_out` leaves no question open.
+            Ok(Started::Ask(_)) => Ok(self.refuse(Problem::new(ProblemKind::OutcomeUnknown))),
+            Err(error) if self.may_fail_open(&error) => {
+                tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "failing open: the call is not protected");
+                self.meter.count(Tally::FailedOpen);
+                let mut response = inner.call(request).await?.map(ResponseBody::passed);
+                response.headers_mut().insert(FAIL_OPEN, HeaderValue::from_static("true"));
+                Ok(response)
+            }
+            Err(error) => Ok(self.store_failed(error)),
+        }
+    }
+
+    fn may_fail_open(&self, error: &StoreError) -> bool {
+        let is_down = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Ambiguous);
+        is_down && self.route.options.store_down == StoreDown::FailOpen
+    }
+
+    /// Asks the recovery hook about an attempt that ended without a word.
+    async fn find_out(&mut self, started: Started) -> Result<Started, StoreError> {
+        let Started::Ask(asking) = started else { return Ok(started) };
+        let found = match (&self.route.options.recover, self.question.take()) {
+            (Some(hook), Some(request)) => {
+                hook.ask(Question { request, key: self.key.clone(), permit: asking.permit().clone() }).await
+            }
+            _ => {
+                tracing::error!(record = %self.id, "OnLapse::Ask needs Options::recover; the outcome stays unknown");
+                Recovery::Unknown
+            }
+        };
+        let found = match found {
+            Recovery::Done(response) => {
+                let headers = self.route.options.headers.select(response.headers());
+                Recovery::Done(encode_whole(response.status(), headers, response.body(), std::iter::empty()))
+            }
+            Recovery::NotDone => Recovery::NotDone,
+            Recovery::Unknown => Recovery::Unknown,
+        };
+        asking.resolve(found).await
+    }
+
+    async fn execute<S, B, R>(
+        self,
+        mut running: Running,
+        mut inner: S,
+        mut request: Request<RequestBody<B>>,
+    ) -> Result<Response<ResponseBody<R>>, S::Error>
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+        R: Body<Data = Bytes>,
+        R::Error: std::fmt::Display,
+    {
+        request.extensions_mut().insert(running.permit().clone());
+        running.begun();
+        // Around the handler and its body: both are user code that may panic.
+        let heard = AssertUnwindSafe(async { Ok(self.listen(inner.call(request).await?).await) })
+            .catch_unwind()
+            .await;
+        match heard {
+            Ok(Ok(heard)) => Ok(self.settle(running, heard).await),
+            Ok(Err(error)) => {
+                // The service failed without an answer, and nobody knows how far it came.
+                self.doubt(running).await;
+                Err(error)
+            }
+            Err(_) => {
+                tracing::error!(record = %self.id, "the handler panicked; the outcome is unknown");
+                self.doubt(running).await;
+                Ok(self.refuse(Problem::new(ProblemKind::HandlerFailed)))
+            }
+        }
+    }
+
+    /// Reads the body of an answer, unless it is a stream.
+    async fn listen<R>(&self, response: Response<R>) -> Heard<R>
+    where
+        R: Body<Data = Bytes>,
+        R::Error: std::fmt::Display,
+    {
+        let (parts, body) = response.into_parts();
+        if is_stream(&parts.headers) {
+            return Heard::Stream(parts, ResponseBody::passed(body));
+        }
+        let options = &self.route.options;
+        let clock = self.route.once.clock();
+        match body::read(body, options.max_response, options.response_patience, &**clock).await {
+            Ok(Read::Whole { bytes, trailers }) => Heard::Whole(parts, bytes, trailers),
+            Ok(Read::TooLarge(body) | Read::TooSlow(body)) => Heard::Stream(parts, body),
+            Err(error) => Heard::Broken(error.to_string()),
+        }
+    }
+
+    async fn settle<R>(&self, running: Running, heard: Heard<R>) -> Response<ResponseBody<R>> {
+        let (parts, body, record) = match heard {
+            Heard::Whole(parts, bytes, trailers) => {
+                let record = self.whole(&parts, &bytes, trailers.as_ref(), running.settings().max_answer);
+                (parts, ResponseBody::full(bytes, trailers), record)
+            }
+            Heard::Stream(parts, body) => {
+                let record = StoredAnswer::tombstone(parts.status, &parts.headers).encode();
+                (parts, body, record)
+            }
+            Heard::Broken(why) => {
+                tracing::error!(record = %self.id, why, "the answer broke off; the outcome is unknown");
+                self.doubt(running).await;
+                return self.refuse(Problem::new(ProblemKind::HandlerFailed));
+            }
+        };
+        let by_status = || classify(parts.status, &parts.headers, self.route.options.on_500);
+        let class = parts.extensions.get::<Class>().copied().unwrap_or_else(by_status);
+        let (tally, finished) = match class {
+            Class::Keep => (Tally::Executed, running.complete(record).await),
+            Class::Release => (Tally::Released, running.release().await),
+            Class::Unknown => (Tally::Unknown, running.unknown(record).await),
+        };
+        let mut response = Response::from_parts(parts, body);
+        match finished {
+            Ok(Finished::Stored) => {
+                let settings = &self.intent.settings;
+                let kept_for = (class == Class::Keep).then_some(settings.retain);
+                replay::mark(response.headers_mut(), self.echo.clone(), kept_for, &**self.route.once.clock());
+            }
+            Ok(Finished::Pending) => {
+                replay::mark(response.headers_mut(), self.echo.clone(), None, &**self.route.once.clock());
+                response.headers_mut().insert(STORED, HeaderValue::from_static("false"));
+            }
+            Ok(Finished::Superseded(prior)) => return self.prior(prior),
+            Err(error) => return self.store_failed(error),
+        }
+        self.meter.count(tally);
+        response
+    }
+
+    fn whole(
+        &self,
+        parts: &response::Parts,
+        bytes: &Bytes,
+        trailers: Option<&HeaderMap>,
+        limit: usize,
+    ) -> Answer {
+        let headers = self.route.options.headers.select(&parts.headers);
+        let answer =
+            encode_whole(parts.status, headers, bytes, trailers.iter().flat_map(|trailers| trailers.iter()));
+        if answer.0.len() > limit {
+            // Its headers alone are beyond all reason: what is kept is that it happened.
+            return StoredAnswer::tombstone(parts.status, &parts.headers).encode();
+        }
+        answer
+    }
+
+    async fn doubt(&self, running: Running) {
+        self.meter.count(Tally::Unknown);
+        if let Err(error) = running.unknown(Answer::none()).await {
+            tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "the doubt could not be recorded");
+        }
+    }
+
+    fn prior<R>(&self, prior: Prior) -> Response<ResponseBody<R>> {
+        let refusal = match prior {
+            Prior::Refused(refusal) => refusal,
+            Prior::Replay(stored) => match StoredAnswer::decode(stored.answer) {
+                Ok(StoredAnswer::Whole { response, trailers }) => {
+                    self.meter.count(Tally::Replayed);
+                    let clock = &**self.route.once.clock();
+                    return replay::answer(response, trailers, self.echo.clone(), stored.expires_in, clock);
+                }
+                Ok(StoredAnswer::Tombstone { status, location }) => {
+                    return self.refuse(Problem::not_retained(status, location));
+                }
+                Err(error) => {
+                    tracing::error!(record = %self.id, %error, "a stored answer can't be read");
+                    Refusal::Unreadable
+                }
+            },
+        };
+        self.refuse(Problem::of(refusal))
+    }
+
+    fn store_failed<R>(&self, error: StoreError) -> Response<ResponseBody<R>> {
+        tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "the store failed");
+        self.refuse(Problem::of(Refusal::Store(error)))
+    }
+
+    fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
+        self.meter.count(Tally::Problem(problem.name()));
+        problem.about(self.id).respond(&self.headers, &self.shared.docs)
+    }
+}
+
+fn is_stream(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    content_type.starts_with("text/event-stream") || content_type.starts_with("application/grpc")
+}

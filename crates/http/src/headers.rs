@@ -1,0 +1,156 @@
+//! Which headers of an answer are stored with it.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+/// Headers of an answer that are not stored, because they belong to one connection, one moment, one user or one trace.
+const NEVER: [HeaderName; 13] = [
+    header::CONNECTION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::WWW_AUTHENTICATE,
+    header::CONTENT_LENGTH,
+    header::SET_COOKIE,
+    header::DATE,
+    header::SERVER,
+    header::ALT_SVC,
+];
+
+const NEVER_BY_NAME: [&str; 21] = [
+    "keep-alive",
+    "proxy-connection",
+    "authorization",
+    "authentication-info",
+    "proxy-authentication-info",
+    "traceparent",
+    "tracestate",
+    "baggage",
+    "b3",
+    "x-b3-traceid",
+    "x-b3-spanid",
+    "x-b3-parentspanid",
+    "x-b3-sampled",
+    "x-request-id",
+    "request-id",
+    "x-correlation-id",
+    "correlation-id",
+    "x-trace-id",
+    "x-amzn-trace-id",
+    "x-amzn-requestid",
+    "x-cloud-trace-context",
+];
+
+/// Headers that this layer writes itself, on every answer anew.
+const OURS: [&str; 6] = [
+    "idempotency-key",
+    "idempotent-replayed",
+    "idempotency-expires",
+    "idempotency-stored",
+    "onlyonce-fail-open",
+    "server-timing",
+];
+
+/// Which headers are stored besides the rules that always hold.
+///
+/// Hop-by-hop headers, those named in `Connection`, and `Content-Length` are never stored, whatever the lists say.
+///
+/// ```
+/// use http::HeaderName;
+/// use onlyonce_http::StoredHeaders;
+/// let rules = StoredHeaders {
+///     allow: vec![HeaderName::from_static("x-request-id")],
+///     deny: vec![HeaderName::from_static("x-served-by")],
+/// };
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoredHeaders {
+    /// Stored, although they would not be by default.
+    pub allow: Vec<HeaderName>,
+    /// Not stored, although they would be by default.
+    pub deny: Vec<HeaderName>,
+}
+
+impl StoredHeaders {
+    /// The headers to store, repeated ones in their order.
+    pub(crate) fn select<'a>(
+        &'a self,
+        headers: &'a HeaderMap,
+    ) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
+        let named_in_connection: Vec<String> = headers
+            .get_all(header::CONNECTION)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .map(|name| name.trim().to_ascii_lowercase())
+            .collect();
+        headers.iter().filter(move |(name, _)| {
+            !named_in_connection.iter().any(|hop| hop == name.as_str()) && self.keeps(name)
+        })
+    }
+
+    fn keeps(&self, name: &HeaderName) -> bool {
+        let hop_by_hop = NEVER[..5].contains(name)
+            || *name == header::CONTENT_LENGTH
+            || NEVER_BY_NAME[..2].contains(&name.as_str());
+        if hop_by_hop || self.deny.contains(name) {
+            return false;
+        }
+        let usually_not =
+            NEVER.contains(name) || NEVER_BY_NAME.contains(&name.as_str()) || OURS.contains(&name.as_str());
+        !usually_not || self.allow.contains(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(rules: &StoredHeaders, headers: &[(&'static str, &'static str)]) -> Vec<String> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        rules.select(&map).map(|(name, value)| format!("{name}={}", value.to_str().unwrap())).collect()
+    }
+
+    #[test]
+    fn what_belongs_to_one_connection_moment_user_or_trace_is_not_stored() {
+        let headers = [
+            ("location", "/orders/7"),
+            ("link", "a"),
+            ("link", "b"),
+            ("connection", "close, X-Hop"),
+            ("x-hop", "1"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "5"),
+            ("set-cookie", "session=1"),
+            ("date", "now"),
+            ("server", "x"),
+            ("www-authenticate", "Basic"),
+            ("alt-svc", "h3"),
+            ("traceparent", "00"),
+            ("x-request-id", "1"),
+            ("idempotency-key", "k"),
+        ];
+        assert_eq!(stored(&StoredHeaders::default(), &headers), ["location=/orders/7", "link=a", "link=b"]);
+    }
+
+    #[test]
+    fn lists_add_and_remove_but_never_hop_by_hop() {
+        let rules = StoredHeaders {
+            allow: vec![header::SET_COOKIE, header::TRANSFER_ENCODING, header::CONTENT_LENGTH],
+            deny: vec![header::LOCATION],
+        };
+        let headers = [
+            ("location", "/"),
+            ("set-cookie", "a=1"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "1"),
+        ];
+        assert_eq!(stored(&rules, &headers), ["set-cookie=a=1"]);
+    }
+}

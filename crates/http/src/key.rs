@@ -1,0 +1,195 @@
+//! Where the key of a request comes from, and how it is read.
+
+use form_urlencoded::parse;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use onlyonce_core::{InputError, Key};
+use serde_json::Value;
+use sfv::{BareItem, Item, Parser};
+
+/// The header that carries keys unless a route says otherwise.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Where the key of a request comes from.
+///
+/// ```
+/// use onlyonce_http::KeyFrom;
+/// let stripe_like = KeyFrom::default();               // the Idempotency-Key header
+/// let by_order = KeyFrom::Json("/order/id".into());   // a member of the JSON body
+/// let by_form = KeyFrom::Form("_once".into());        // a hidden field
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyFrom {
+    /// A header: a structured-field string, or bare visible ASCII without quotes, commas, semicolons and spaces.
+    Header(HeaderName),
+    /// A member of the JSON body, named by a JSON pointer; a string or a whole number.
+    Json(String),
+    /// A parameter of the query.
+    Query(String),
+    /// A field of an urlencoded form.
+    Form(String),
+}
+
+impl Default for KeyFrom {
+    fn default() -> Self {
+        Self::Header(IDEMPOTENCY_KEY)
+    }
+}
+
+/// What there is before the body is read.
+pub(crate) enum Early {
+    Key(Key),
+    Missing,
+    /// The body has to be read first.
+    InBody,
+}
+
+impl KeyFrom {
+    pub(crate) fn validate(&self) -> Result<(), InputError> {
+        match self {
+            Self::Json(pointer) if !pointer.starts_with('/') => Err(InputError::new(format!(
+                "the JSON pointer {pointer:?} does not start with '/'; write for instance \"/order_id\""
+            ))),
+            Self::Query(name) | Self::Form(name) if name.is_empty() => {
+                Err(InputError::new("the name of the parameter that holds the key is empty"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn early(&self, headers: &HeaderMap, query: Option<&str>) -> Result<Early, InputError> {
+        let found = match self {
+            Self::Header(name) => from_header(headers, name)?,
+            Self::Query(name) => from_pairs(query.unwrap_or_default().as_bytes(), name)?,
+            Self::Json(_) | Self::Form(_) => return Ok(Early::InBody),
+        };
+        Ok(found.map_or(Early::Missing, Early::Key))
+    }
+
+    pub(crate) fn in_body(&self, headers: &HeaderMap, body: &[u8]) -> Result<Option<Key>, InputError> {
+        match self {
+            Self::Json(pointer) => from_json(body, pointer),
+            Self::Form(name) if is_form(headers) => from_pairs(body, name),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Reads the one key header of a request; `None` if there is none.
+pub(crate) fn from_header(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Key>, InputError> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(InputError::new(format!("there are several {name} headers; send one")));
+    }
+    parse_header(value).map(Some)
+}
+
+fn parse_header(value: &HeaderValue) -> Result<Key, InputError> {
+    let bytes = value.as_bytes();
+    if bytes.starts_with(b"\"") {
+        let item: Item = Parser::new(bytes)
+            .parse()
+            .map_err(|cause| InputError::new(format!("the key is not a structured-field string: {cause}")))?;
+        let BareItem::String(text) = item.bare_item else {
+            return Err(InputError::new("the key is not a structured-field string"));
+        };
+        return Key::new(text.as_str());
+    }
+    let bare = |byte: &u8| byte.is_ascii_graphic() && !b"\",;".contains(byte);
+    match std::str::from_utf8(bytes) {
+        Ok(text) if bytes.iter().all(bare) => Key::new(text),
+        _ => Err(InputError::new(
+            "the key holds a space, a quote, a comma, a semicolon or a character beyond ASCII; put it in double quotes, or use a UUID",
+        )),
+    }
+}
+
+fn from_json(body: &[u8], pointer: &str) -> Result<Option<Key>, InputError> {
+    let document: Value = serde_json::from_slice(body).map_err(|cause| {
+        InputError::new(format!("the key is in the JSON body, which can't be read: {cause}"))
+    })?;
+    match document.pointer(pointer) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Key::new(text.as_str()).map(Some),
+        Some(Value::Number(number)) if !number.is_f64() => Key::new(number.to_string()).map(Some),
+        Some(_) => {
+            Err(InputError::new(format!("{pointer} holds the key and must be a string or a whole number")))
+        }
+    }
+}
+
+fn from_pairs(encoded: &[u8], name: &str) -> Result<Option<Key>, InputError> {
+    let mut values = parse(encoded).filter(|(found, _)| found == name).map(|(_, value)| value);
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(InputError::new(format!("{name} holds the key and is there several times; send one")));
+    }
+    Key::new(value).map(Some)
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(value: &[u8]) -> Result<Key, InputError> {
+        parse_header(&HeaderValue::from_bytes(value).unwrap())
+    }
+
+    #[test]
+    fn quoted_bare_and_parametrised_are_the_same_key() {
+        for value in [&b"k-1"[..], b"\"k-1\"", b"\"k-1\";p=1", b"\"k-1\"; q"] {
+            assert_eq!(header(value).unwrap().as_str(), "k-1");
+        }
+        assert_eq!(header(br#""a, \"b\" \\ c""#).unwrap().as_str(), r#"a, "b" \ c"#);
+    }
+
+    #[test]
+    fn malformed_keys_are_refused() {
+        for value in [
+            &b""[..],
+            b"\"\"",
+            b"\"open",
+            b"a b",
+            b"a,b",
+            b"k;p=1",
+            b"\"a\" \"b\"",
+            b"\"a\", \"b\"",
+            b"caf\xc3\xa9",
+        ] {
+            assert!(header(value).is_err(), "{}", String::from_utf8_lossy(value));
+        }
+    }
+
+    #[test]
+    fn a_key_may_have_255_bytes_and_not_one_more() {
+        assert!(header("k".repeat(255).as_bytes()).is_ok());
+        assert!(header("k".repeat(256).as_bytes()).is_err());
+        assert!(header(format!("\"{}\"", "k".repeat(255)).as_bytes()).is_ok());
+        assert!(header(format!("\"{}\"", "k".repeat(256)).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn json_keys_are_strings_or_whole_numbers() {
+        let at = |body: &str| from_json(body.as_bytes(), "/order/id");
+        assert_eq!(at(r#"{"order":{"id":"a"}}"#).unwrap().unwrap().as_str(), "a");
+        assert_eq!(at(r#"{"order":{"id":42}}"#).unwrap().unwrap().as_str(), "42");
+        assert!(at(r#"{"order":{}}"#).unwrap().is_none());
+        assert!(at(r#"{"order":{"id":4.2}}"#).is_err());
+        assert!(at(r#"{"order":{"id":[]}}"#).is_err());
+        assert!(at("{").is_err());
+    }
+
+    #[test]
+    fn a_parameter_given_twice_is_refused() {
+        assert_eq!(from_pairs(b"a=1&k=x%20y", "k").unwrap().unwrap().as_str(), "x y");
+        assert!(from_pairs(b"k=1&k=1", "k").is_err());
+        assert!(from_pairs(b"k=", "k").is_err());
+        assert!(from_pairs(b"a=1", "k").unwrap().is_none());
+    }
+}

@@ -1,0 +1,134 @@
+//! The layer and its builder.
+
+use std::sync::Arc;
+
+use http::Method;
+use onlyonce_core::{Idempotency, InputError};
+use tower_layer::Layer;
+
+use crate::options::Options;
+use crate::routes::{Route, Routes};
+use crate::scope::ScopeFrom;
+use crate::service::IdempotencyService;
+
+/// Where a caller may ask what became of its call.
+const OUTCOME_PATH: &str = "/_onlyonce/outcome";
+/// Where problems are described.
+const DOCS: &str = "https://docs.rs/onlyonce-http/latest/onlyonce_http/problem/enum.ProblemKind.html";
+
+/// Makes the writes of a service idempotent: add it with `.layer(...)` to an axum router, or wrap any tower service.
+///
+/// ```
+/// use onlyonce_core::{Idempotency, MemoryStore};
+/// use onlyonce_http::{IdempotencyLayer, MissingKey, Options, ScopeFrom};
+///
+/// let once = Idempotency::new(MemoryStore::new());
+/// let simple = IdempotencyLayer::new(once.clone(), ScopeFrom::header("x-tenant"));
+/// let strict = IdempotencyLayer::builder(once, ScopeFrom::header("x-tenant"))
+///     .route("POST /payments", Options { missing_key: MissingKey::Reject, ..Options::default() })
+///     .build()?;
+/// # Ok::<(), onlyonce_core::InputError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct IdempotencyLayer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) routes: Routes,
+    pub(crate) scope: ScopeFrom,
+    pub(crate) outcome_path: Option<Box<str>>,
+    pub(crate) docs: Box<str>,
+}
+
+impl IdempotencyLayer {
+    /// A layer with the default options: POST and PATCH with an `Idempotency-Key` are protected, all else is passed on.
+    ///
+    /// # Panics
+    /// Never: the default options are valid.
+    #[must_use]
+    pub fn new(once: Idempotency, scope: ScopeFrom) -> Self {
+        Self::builder(once, scope).build().expect("the default options are valid")
+    }
+
+    /// Starts a configured layer.
+    pub fn builder(once: Idempotency, scope: ScopeFrom) -> LayerBuilder {
+        LayerBuilder {
+            once,
+            scope,
+            options: Options::default(),
+            routes: Vec::new(),
+            methods: vec![Method::POST, Method::PATCH],
+            outcome_path: Some(OUTCOME_PATH.into()),
+            docs: DOCS.into(),
+        }
+    }
+}
+
+impl<S> Layer<S> for IdempotencyLayer {
+    type Service = IdempotencyService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        IdempotencyService::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+/// Sets up an [`IdempotencyLayer`].
+#[derive(Debug)]
+#[must_use = "nothing is protected before build() and .layer(...)"]
+pub struct LayerBuilder {
+    once: Idempotency,
+    scope: ScopeFrom,
+    options: Options,
+    routes: Vec<(String, Options)>,
+    methods: Vec<Method>,
+    outcome_path: Option<Box<str>>,
+    docs: Box<str>,
+}
+
+impl LayerBuilder {
+    /// The options of requests that no [`route`](Self::route) matches.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The options of requests that match a pattern such as `PUT /accounts/{id}`. Declaring a route also opts its method in.
+    pub fn route(mut self, pattern: impl Into<String>, options: Options) -> Self {
+        self.routes.push((pattern.into(), options));
+        self
+    }
+
+    /// The methods that are protected everywhere (POST and PATCH).
+    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
+        self.methods = methods.into_iter().collect();
+        self
+    }
+
+    /// Where a caller may ask what became of its call (`/_onlyonce/outcome`); `None` for nowhere.
+    pub fn outcome_path(mut self, path: Option<&str>) -> Self {
+        self.outcome_path = path.map(Into::into);
+        self
+    }
+
+    /// The page that `Link: rel="describedby"` of problems points to; the name of the problem is appended as a fragment.
+    pub fn docs(mut self, url: &str) -> Self {
+        self.docs = url.into();
+        self
+    }
+
+    /// The layer.
+    ///
+    /// # Errors
+    /// If a pattern, a method, a limit or a setting can't be used; the message says which.
+    pub fn build(self) -> Result<IdempotencyLayer, InputError> {
+        let default = Route::new(&self.once, self.options, None)?;
+        let mut routes = Routes::new(default, self.methods)?;
+        for (pattern, options) in self.routes {
+            routes.declare(&pattern, &self.once, options)?;
+        }
+        let shared = Shared { routes, scope: self.scope, outcome_path: self.outcome_path, docs: self.docs };
+        Ok(IdempotencyLayer { shared: Arc::new(shared) })
+    }
+}

@@ -1,0 +1,38 @@
+//! Counting what becomes of requests, by route.
+
+use std::sync::Arc;
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tally {
+    Executed,
+    Released,
+    Unknown,
+    Replayed,
+    FailedOpen,
+    /// Refused, by this problem.
+    Problem(&'static str),
+}
+
+/// Counts the requests of one route in `onlyonce_requests_total{route, result}`.
+#[derive(Debug, Clone)]
+pub(crate) struct Meter(Arc<str>);
+
+impl Meter {
+    pub(crate) fn new(route: Arc<str>) -> Self {
+        Self(route)
+    }
+
+    pub(crate) fn count(&self, what: Tally) {
+        let result = match what {
+            Tally::Executed => "executed",
+            Tally::Released => "released",
+            Tally::Unknown => "unknown",
+            Tally::Replayed => "replayed",
+            Tally::FailedOpen => "failed_open",
+            Tally::Problem(name) => name,
+        };
+        metrics::counter!("onlyonce_requests_total", "route" => Arc::clone(&self.0), "result" => result)
+            .increment(1);
+    }
+}

@@ -1,0 +1,93 @@
+//! After a time-out: what became of my call?
+
+use bytes::Bytes;
+use form_urlencoded::parse;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::request::Parts;
+use http::{Method, Response};
+use onlyonce_core::{Answer, Key, Operation, RecordId, Refusal, Scope, Snapshot, State};
+use serde_json::json;
+
+use crate::answer::StoredAnswer;
+use crate::body::ResponseBody;
+use crate::key::{IDEMPOTENCY_KEY, KeyFrom, from_header};
+use crate::layer::Shared;
+use crate::problem::{Problem, ProblemKind};
+use crate::scope::Caller;
+
+/// Answers `GET /_onlyonce/outcome?method=POST&path=/payments` with the key and credentials of the call.
+pub(crate) async fn answer<R>(shared: &Shared, parts: Parts) -> Response<ResponseBody<R>> {
+    match look_up(shared, &parts).await {
+        Ok(document) => document,
+        Err(problem) => problem.respond(&parts.headers, &shared.docs),
+    }
+}
+
+async fn look_up<R>(shared: &Shared, parts: &Parts) -> Result<Response<ResponseBody<R>>, Problem> {
+    let (method, path) = target(parts)?;
+    let route = shared.routes.named(&method, &path);
+    let key = key(&route.options.key, parts)?;
+    let scope: Scope = match shared.scope.find(parts) {
+        Caller::Known(scope) => scope,
+        Caller::Absent => return Err(Problem::new(ProblemKind::ScopeMissing)),
+        Caller::Denied => return Err(Problem::new(ProblemKind::ScopeDenied)),
+    };
+    let id = RecordId::of(&scope, &Operation::http(method.as_str(), &path), &key);
+    match route.once.outcome(&id).await {
+        Ok(Some(snapshot)) => Ok(describe(id, &snapshot)),
+        Ok(None) => Err(Problem::new(ProblemKind::OutcomeNotFound).about(id)),
+        Err(error) => {
+            tracing::error!(record = %id, error = &error as &dyn std::error::Error, "the store failed");
+            Err(Problem::of(Refusal::Store(error)).about(id))
+        }
+    }
+}
+
+/// Method and path of the call that is asked about.
+fn target(parts: &Parts) -> Result<(Method, String), Problem> {
+    let query = parts.uri.query().unwrap_or_default();
+    let parameter = |name: &str| {
+        parse(query.as_bytes()).find(|(found, _)| found == name).map(|(_, value)| value.into_owned())
+    };
+    let method = parameter("method").unwrap_or_else(|| "POST".into()).to_ascii_uppercase();
+    let method = Method::from_bytes(method.as_bytes())
+        .map_err(|_| Problem::new(ProblemKind::QueryInvalid).because("`method` is not a method"))?;
+    let path = parameter("path").filter(|path| path.starts_with('/'));
+    let path = path.ok_or_else(|| {
+        Problem::new(ProblemKind::QueryInvalid).because("`path` is missing, or does not start with a slash")
+    })?;
+    Ok((method, path))
+}
+
+/// The key is in the header that the route uses, or in the usual one where the route finds its keys elsewhere.
+fn key(from: &KeyFrom, parts: &Parts) -> Result<Key, Problem> {
+    let name = match from {
+        KeyFrom::Header(name) => name,
+        KeyFrom::Json(_) | KeyFrom::Query(_) | KeyFrom::Form(_) => &IDEMPOTENCY_KEY,
+    };
+    let key = from_header(&parts.headers, name)
+        .map_err(|why| Problem::new(ProblemKind::KeyInvalid).because(why))?;
+    key.ok_or_else(|| Problem::new(ProblemKind::KeyMissing))
+}
+
+fn describe<R>(id: RecordId, snapshot: &Snapshot) -> Response<ResponseBody<R>> {
+    let status =
+        |answer: &Answer| StoredAnswer::decode(answer.clone()).ok().map(|seen| seen.status().as_u16());
+    let (state, status) = match &snapshot.state {
+        State::Running { .. } => ("in_progress", None),
+        State::Completed(answer) => ("completed", status(answer)),
+        State::Released => ("failed", None),
+        State::Lapsed { evidence, .. } => ("unknown", status(evidence)),
+    };
+    let document = json!({
+        "state": state,
+        "attempt": snapshot.attempts,
+        "age": snapshot.age.as_secs(),
+        "status": status,
+        "record": id.to_string(),
+    });
+    let mut response = Response::new(ResponseBody::full(Bytes::from(document.to_string()), None));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,204 @@
+//! Refusals, as `application/problem+json` (RFC 9457) that says what to do next.
+//!
+//! Every problem has `type` (`urn:onlyonce:problem:<name>`), `title`, `status`, `detail`, `retryable`, and `instance`,
+//! which also stands in the log. `retryable` says whether sending the same request again, unchanged, may help.
+
+mod texts;
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LINK, LOCATION,
+    RETRY_AFTER, VARY,
+};
+use http::{Response, StatusCode};
+use onlyonce_core::{RecordId, Refusal};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::answer::StoredAnswer;
+use crate::body::ResponseBody;
+use crate::language::Language;
+
+/// The names of all problems: the last part of their `type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// 400: the route needs a key.
+    KeyMissing,
+    /// 400: the key can't be used.
+    KeyInvalid,
+    /// 400: the request does not say who calls.
+    ScopeMissing,
+    /// 401: the credentials do not hold.
+    ScopeDenied,
+    /// 400: the body can't be read, or is not what the route needs.
+    BodyInvalid,
+    /// 400: the outcome query lacks a parameter.
+    QueryInvalid,
+    /// 404: no such call is known to this caller.
+    OutcomeNotFound,
+    /// 408: the body did not come in time.
+    RequestTimeout,
+    /// 409: the same call runs.
+    InProgress,
+    /// 409: the call was made before, and duplicates are refused.
+    Duplicate,
+    /// 409: nobody knows whether the call had its effect.
+    OutcomeUnknown,
+    /// 409: the call was done, but its answer was too large to keep.
+    ResponseNotRetained,
+    /// 413: the body is too large.
+    RequestTooLarge,
+    /// 422: the key was used with another payload.
+    PayloadMismatch,
+    /// 500: the handler failed in a way that leaves doubt.
+    HandlerFailed,
+    /// 503: the store does not answer; nothing ran.
+    StoreUnavailable,
+    /// 503: the record of this call can't be read; nothing ran.
+    RecordUnreadable,
+}
+
+/// A refusal on its way to the client. Boxed, because it travels as the error of functions that rarely fail.
+#[derive(Debug)]
+pub(crate) struct Problem(Box<Content>);
+
+#[derive(Debug)]
+struct Content {
+    kind: ProblemKind,
+    why: Option<String>,
+    record: Option<RecordId>,
+    retry_after: Option<Duration>,
+    retryable: bool,
+    location: Option<HeaderValue>,
+    members: Map<String, Value>,
+}
+
+impl Problem {
+    pub(crate) fn new(kind: ProblemKind) -> Self {
+        let retryable = matches!(
+            kind,
+            ProblemKind::InProgress | ProblemKind::StoreUnavailable | ProblemKind::RequestTimeout
+        );
+        Self {
+            kind,
+            why: None,
+            record: None,
+            retry_after: None,
+            retryable,
+            location: None,
+            members: Map::new(),
+        }
+    }
+
+    /// Adds what exactly is wrong, in English: it often names the caller's own input.
+    pub(crate) fn because(mut self, why: impl Display) -> Self {
+        self.0.why = Some(why.to_string());
+        self
+    }
+
+    pub(crate) fn about(mut self, record: RecordId) -> Self {
+        self.0.record = Some(record);
+        self
+    }
+
+    pub(crate) fn retry_after(mut self, after: Duration) -> Self {
+        self.0.retry_after = Some(after);
+        self.0.retryable = true;
+        self
+    }
+
+    fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.0.members.insert(name.into(), value.into());
+        self
+    }
+
+    /// The problem that a refused call is answered with.
+    pub(crate) fn of(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::InProgress { retry_after } => {
+                Self::new(ProblemKind::InProgress).retry_after(retry_after)
+            }
+            Refusal::Duplicate => Self::new(ProblemKind::Duplicate),
+            Refusal::Mismatch => Self::new(ProblemKind::PayloadMismatch),
+            Refusal::Unknown { evidence, retry_after } => {
+                let mut problem = Self::new(ProblemKind::OutcomeUnknown);
+                if let Ok(seen) = StoredAnswer::decode(evidence) {
+                    problem = problem.member("first_status", seen.status().as_u16());
+                }
+                match retry_after {
+                    Some(after) => problem.retry_after(after),
+                    None => problem,
+                }
+            }
+            Refusal::Store(error) if error.kind() != onlyonce_core::ErrorKind::Corrupt => {
+                Self::new(ProblemKind::StoreUnavailable).retry_after(Duration::from_secs(1))
+            }
+            _ => Self::new(ProblemKind::RecordUnreadable),
+        }
+    }
+
+    /// The problem that stands for an answer which was not kept.
+    pub(crate) fn not_retained(status: StatusCode, location: Option<HeaderValue>) -> Self {
+        let mut problem =
+            Self::new(ProblemKind::ResponseNotRetained).member("original_status", status.as_u16());
+        if let Some(text) = location.as_ref().and_then(|value| value.to_str().ok()) {
+            problem = problem.member("original_location", text);
+        }
+        problem.0.location = location;
+        problem
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.0.kind.name()
+    }
+
+    pub(crate) fn respond<B>(self, request_headers: &HeaderMap, docs: &str) -> Response<ResponseBody<B>> {
+        let Content { kind, why, record, retry_after, retryable, location, members } = *self.0;
+        let language = Language::of(request_headers);
+        let text = kind.text(language);
+        let (status, name) = (kind.status(), kind.name());
+        let instance = format!("urn:uuid:{}", Uuid::new_v4());
+        tracing::info!(problem = name, instance, record = record.map(tracing::field::display), "refused");
+        let detail = match why {
+            Some(why) => format!("{} ({why})", text.detail),
+            None => text.detail.to_owned(),
+        };
+        let mut document = members;
+        document.insert("type".into(), format!("urn:onlyonce:problem:{name}").into());
+        document.insert("title".into(), text.title.into());
+        document.insert("status".into(), status.as_u16().into());
+        document.insert("detail".into(), detail.into());
+        document.insert("instance".into(), instance.into());
+        document.insert("retryable".into(), retryable.into());
+        if let Some(record) = record {
+            document.insert("record".into(), record.to_string().into());
+        }
+        let body = Bytes::from(Value::Object(document).to_string());
+        let mut response = Response::new(ResponseBody::full(body, None));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CONTENT_LANGUAGE, HeaderValue::from_static(language.tag()));
+        headers.insert(VARY, HeaderValue::from_static("accept-language"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Ok(link) = HeaderValue::try_from(format!("<{docs}#{name}>; rel=\"describedby\"")) {
+            headers.insert(LINK, link);
+        }
+        if let Some(after) = retry_after {
+            // Rounded up: coming back too early is the one thing that the header is there to prevent.
+            headers.insert(RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1000).max(1) as u64));
+        }
+        if let Some(location) = location {
+            headers.insert(LOCATION, location);
+        }
+        if matches!(kind, ProblemKind::RequestTooLarge | ProblemKind::RequestTimeout) {
+            // The rest of the body may still be on its way, and must not be taken for a request.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}

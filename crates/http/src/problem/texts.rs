@@ -1,0 +1,242 @@
+//! What problems are called and what they tell people, in each language.
+
+use http::StatusCode;
+
+use super::ProblemKind;
+use crate::language::Language;
+
+pub(super) struct Text {
+    pub(super) title: &'static str,
+    pub(super) detail: &'static str,
+}
+
+impl ProblemKind {
+    /// Every problem.
+    pub const ALL: [Self; 17] = [
+        Self::KeyMissing,
+        Self::KeyInvalid,
+        Self::ScopeMissing,
+        Self::ScopeDenied,
+        Self::BodyInvalid,
+        Self::QueryInvalid,
+        Self::OutcomeNotFound,
+        Self::RequestTimeout,
+        Self::InProgress,
+        Self::Duplicate,
+        Self::OutcomeUnknown,
+        Self::ResponseNotRetained,
+        Self::RequestTooLarge,
+        Self::PayloadMismatch,
+        Self::HandlerFailed,
+        Self::StoreUnavailable,
+        Self::RecordUnreadable,
+    ];
+
+    /// The last part of the problem's `type`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// The status that it is answered with.
+    #[must_use]
+    pub const fn status(self) -> StatusCode {
+        self.row().0
+    }
+
+    pub(super) const fn text(self, language: Language) -> Text {
+        let (_, _, english, chinese) = self.row();
+        let (title, detail) = match language {
+            Language::English => english,
+            Language::Chinese => chinese,
+        };
+        Text { title, detail }
+    }
+
+    const fn row(
+        self,
+    ) -> (StatusCode, &'static str, (&'static str, &'static str), (&'static str, &'static str)) {
+        match self {
+            Self::KeyMissing => (
+                StatusCode::BAD_REQUEST,
+                "key-missing",
+                (
+                    "An idempotency key is required",
+                    "Send a key that is new for every new operation and the same for every retry of it, such as a UUID. Nothing was done.",
+                ),
+                (
+                    "缺少幂等键",
+                    "请发送幂等键：每个新操作使用新的键，重试时使用同一个键，例如 UUID。本次未执行任何操作。",
+                ),
+            ),
+            Self::KeyInvalid => (
+                StatusCode::BAD_REQUEST,
+                "key-invalid",
+                (
+                    "The idempotency key can't be used",
+                    "Send one key of 1 to 255 visible ASCII characters, such as a UUID. Nothing was done.",
+                ),
+                (
+                    "幂等键无效",
+                    "请发送一个长度为 1 到 255 的可见 ASCII 字符组成的键，例如 UUID。本次未执行任何操作。",
+                ),
+            ),
+            Self::ScopeMissing => (
+                StatusCode::BAD_REQUEST,
+                "scope-missing",
+                (
+                    "The caller is not known",
+                    "A request with an idempotency key must say on whose behalf it is made, exactly once. Nothing was done.",
+                ),
+                ("无法识别调用方", "携带幂等键的请求必须且只能说明一次代表谁发起。本次未执行任何操作。"),
+            ),
+            Self::ScopeDenied => (
+                StatusCode::UNAUTHORIZED,
+                "scope-denied",
+                (
+                    "The credentials do not hold",
+                    "Log in again and repeat the request with the same key. Nothing was done.",
+                ),
+                ("凭证无效", "请重新登录后使用同一个键重试。本次未执行任何操作。"),
+            ),
+            Self::BodyInvalid => (
+                StatusCode::BAD_REQUEST,
+                "body-invalid",
+                (
+                    "The request body can't be used",
+                    "Correct the body and send it with the same key. Nothing was done.",
+                ),
+                ("请求体无效", "请修正请求体后使用同一个键发送。本次未执行任何操作。"),
+            ),
+            Self::QueryInvalid => (
+                StatusCode::BAD_REQUEST,
+                "query-invalid",
+                (
+                    "The outcome query is incomplete",
+                    "Send the key in its header, and `method` and `path` of the call as query parameters.",
+                ),
+                ("结果查询不完整", "请在请求头中发送幂等键，并以查询参数 method 和 path 指明原调用。"),
+            ),
+            Self::OutcomeNotFound => (
+                StatusCode::NOT_FOUND,
+                "outcome-not-found",
+                (
+                    "No such call is known",
+                    "No call with this key, method and path is known for this caller. It may be sent with the same key.",
+                ),
+                (
+                    "未找到该调用",
+                    "对当前调用方而言，没有使用该键、方法和路径的调用记录，可以使用同一个键发送。",
+                ),
+            ),
+            Self::RequestTimeout => (
+                StatusCode::REQUEST_TIMEOUT,
+                "request-timeout",
+                (
+                    "The request body did not come in time",
+                    "Send the whole request again with the same key. Nothing was done.",
+                ),
+                ("接收请求体超时", "请使用同一个键重新发送完整请求。本次未执行任何操作。"),
+            ),
+            Self::InProgress => (
+                StatusCode::CONFLICT,
+                "in-progress",
+                (
+                    "The same request is still being processed",
+                    "Wait for the time in Retry-After and repeat the request with the same key to get its answer.",
+                ),
+                ("相同的请求正在处理中", "请等待 Retry-After 指定的时间后，使用同一个键重试以获取结果。"),
+            ),
+            Self::Duplicate => (
+                StatusCode::CONFLICT,
+                "duplicate",
+                (
+                    "The request was made before",
+                    "It is not done twice, and its answer is not kept. Use a new key only for a new operation.",
+                ),
+                ("重复请求", "该请求已提交过，不会重复执行，也不保留其结果。只有新的操作才应使用新的键。"),
+            ),
+            Self::OutcomeUnknown => (
+                StatusCode::CONFLICT,
+                "outcome-unknown",
+                (
+                    "Nobody knows whether the request had its effect",
+                    "An earlier attempt ended without a clear result (`first_status`, if any answer was seen), so it may or may not have happened, and it is not tried again. Check the state of your operation, or ask the operator to resolve the record. A route whose 500 means that everything was rolled back can say so (on_500 = release).",
+                ),
+                (
+                    "请求结果未知",
+                    "先前的一次执行没有得到明确结果（若曾收到响应，其状态见 first_status），可能已生效，也可能未生效，因此不会再次执行。请核实业务状态，或联系运维处理该记录。若该接口返回 500 即表示已全部回滚，可配置 on_500 = release。",
+                ),
+            ),
+            Self::ResponseNotRetained => (
+                StatusCode::CONFLICT,
+                "response-not-retained",
+                (
+                    "The request was done, but its answer was not kept",
+                    "The answer was too large, or a stream. It had the status in `original_status`; do not send the request again, look up its result instead.",
+                ),
+                (
+                    "请求已执行，但未保留其响应",
+                    "响应过大或为流式响应，原状态码见 original_status。请勿重新提交，请直接查询其结果。",
+                ),
+            ),
+            Self::RequestTooLarge => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "request-too-large",
+                (
+                    "The request body is too large",
+                    "Requests with an idempotency key are read into memory, up to a limit. Send a smaller body. Nothing was done.",
+                ),
+                ("请求体过大", "携带幂等键的请求体有大小上限，请减小请求体。本次未执行任何操作。"),
+            ),
+            Self::PayloadMismatch => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "payload-mismatch",
+                (
+                    "The key was used for another request",
+                    "The same key came with another payload before. Repeat a request unchanged, or use a new key for a new operation. Nothing was done.",
+                ),
+                (
+                    "幂等键已用于其他请求",
+                    "同一个键先前对应不同的请求内容。重试时请保持请求不变，新的操作请使用新的键。本次未执行任何操作。",
+                ),
+            ),
+            Self::HandlerFailed => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "handler-failed",
+                (
+                    "The request failed half-way",
+                    "It may or may not have had its effect, and a retry will be told the same. Check the state of your operation, or ask the operator to resolve the record.",
+                ),
+                (
+                    "请求中途失败",
+                    "该请求可能已生效，也可能未生效，重试会得到同样的说明。请核实业务状态，或联系运维处理该记录。",
+                ),
+            ),
+            Self::StoreUnavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "store-unavailable",
+                (
+                    "Requests can't be recorded right now",
+                    "Without a record a retry could be done twice, so nothing was done. Repeat the request with the same key later.",
+                ),
+                (
+                    "暂时无法记录请求",
+                    "没有记录就无法避免重复执行，因此本次未执行任何操作。请稍后使用同一个键重试。",
+                ),
+            ),
+            Self::RecordUnreadable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "record-unreadable",
+                (
+                    "The record of this request can't be read",
+                    "It is damaged or was written by another version, so nothing is done on the strength of it. Ask the operator.",
+                ),
+                (
+                    "该请求的记录无法读取",
+                    "记录已损坏或由其他版本写入，因此不会据此执行任何操作。请联系运维。",
+                ),
+            ),
+        }
+    }
+}

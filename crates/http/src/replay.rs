@@ -1,0 +1,49 @@
+//! A stored answer, given again.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::Response;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use onlyonce_core::Clock;
+
+use crate::body::ResponseBody;
+use crate::key::IDEMPOTENCY_KEY;
+
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+const EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
+
+/// The stored answer with the marks of a replay.
+pub(crate) fn answer<R>(
+    response: Response<Bytes>,
+    trailers: Option<HeaderMap>,
+    echo: Option<HeaderValue>,
+    expires_in: Duration,
+    clock: &dyn Clock,
+) -> Response<ResponseBody<R>> {
+    let mut response = response.map(|bytes| ResponseBody::full(bytes, trailers));
+    mark(response.headers_mut(), echo, Some(expires_in), clock);
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// Repeats the key, and says until when the answer is kept.
+pub(crate) fn mark(
+    headers: &mut HeaderMap,
+    echo: Option<HeaderValue>,
+    kept_for: Option<Duration>,
+    clock: &dyn Clock,
+) {
+    if let Some(key) = echo {
+        headers.insert(IDEMPOTENCY_KEY, key);
+    }
+    if let Some(kept_for) = kept_for {
+        let at = Duration::from_micros(clock.wall_micros()).saturating_add(kept_for);
+        // To the nearest second, so that the first answer and its replays name the same time.
+        let at = Duration::from_secs(at.as_millis().saturating_add(500) as u64 / 1000);
+        let date = httpdate::fmt_http_date(UNIX_EPOCH.checked_add(at).unwrap_or(SystemTime::UNIX_EPOCH));
+        if let Ok(value) = HeaderValue::try_from(date) {
+            headers.insert(EXPIRES, value);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Which options a request falls under.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::Method;
+use http::request::Parts;
+use matchit::Router;
+use onlyonce_core::{Idempotency, InputError};
+
+use crate::options::Options;
+
+/// Options together with the engine that follows their settings.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) options: Options,
+    pub(crate) once: Idempotency,
+    /// How the route is called in records and metrics, if it was declared.
+    pub(crate) label: Option<Arc<str>>,
+}
+
+impl Route {
+    pub(crate) fn new(
+        once: &Idempotency,
+        options: Options,
+        label: Option<Arc<str>>,
+    ) -> Result<Self, InputError> {
+        options.validate()?;
+        let once = once.with_settings(options.engine_settings(once.settings()))?;
+        Ok(Self { options, once, label })
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Routes {
+    declared: HashMap<Method, Router<Arc<Route>>>,
+    default: Arc<Route>,
+    methods: Vec<Method>,
+}
+
+impl Routes {
+    pub(crate) fn new(default: Route, methods: Vec<Method>) -> Result<Self, InputError> {
+        methods.iter().try_for_each(check_method)?;
+        Ok(Self { declared: HashMap::new(), default: Arc::new(default), methods })
+    }
+
+    /// Declares options for a pattern such as `POST /orders/{id}/payment`.
+    pub(crate) fn declare(
+        &mut self,
+        pattern: &str,
+        once: &Idempotency,
+        options: Options,
+    ) -> Result<(), InputError> {
+        let wrong = |why: &str| InputError::new(format!("the route {pattern:?} {why}"));
+        let (method, path) = pattern
+            .split_once(' ')
+            .filter(|(_, path)| path.starts_with('/'))
+            .ok_or_else(|| wrong("must be a method and a path, such as \"POST /orders/{id}\""))?;
+        let method =
+            Method::from_bytes(method.as_bytes()).map_err(|_| wrong("does not start with a method"))?;
+        check_method(&method)?;
+        let route = Route::new(once, options, Some(pattern.into()))
+            .map_err(|cause| wrong(&format!("is wrong: {cause}")))?;
+        let routes = self.declared.entry(method).or_default();
+        routes.insert(path, Arc::new(route)).map_err(|cause| wrong(&format!("can't be declared: {cause}")))
+    }
+
+    /// The route of a request, or `None` if it is passed on untouched.
+    pub(crate) fn find(&self, parts: &Parts) -> Option<&Arc<Route>> {
+        if parts.headers.contains_key(http::header::UPGRADE) {
+            return None;
+        }
+        let declared = self.declared.get(&parts.method).and_then(|routes| routes.at(path(parts)).ok());
+        match declared {
+            Some(found) => Some(found.value),
+            None => self.methods.contains(&parts.method).then_some(&self.default),
+        }
+    }
+
+    /// The route under which a call of another request is found.
+    pub(crate) fn named(&self, method: &Method, path: &str) -> &Arc<Route> {
+        let declared = self.declared.get(method).and_then(|routes| routes.at(path).ok());
+        declared.map_or(&self.default, |found| found.value)
+    }
+}
+
+fn check_method(method: &Method) -> Result<(), InputError> {
+    if [Method::GET, Method::HEAD, Method::OPTIONS, Method::CONNECT, Method::TRACE].contains(method) {
+        return Err(InputError::new(format!(
+            "{method} changes nothing and can't be made idempotent; name POST, PATCH, PUT or DELETE"
+        )));
+    }
+    Ok(())
+}
+
+/// The path as the client sent it: below a nested axum router the URI is cut, and two routers would share records.
+pub(crate) fn path(parts: &Parts) -> &str {
+    #[cfg(feature = "axum")]
+    if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
+        return original.path();
+    }
+    parts.uri.path()
+}
+
+/// How the record of a request is labelled, and whether that is a pattern (and not one of endlessly many paths).
+pub(crate) fn label(route: &Route, parts: &Parts) -> (Arc<str>, bool) {
+    if let Some(label) = &route.label {
+        return (Arc::clone(label), true);
+    }
+    #[cfg(feature = "axum")]
+    if let Some(matched) = parts.extensions.get::<axum::extract::MatchedPath>() {
+        return (format!("{} {}", parts.method, matched.as_str()).into(), true);
+    }
+    (format!("{} {}", parts.method, path(parts)).into(), false)
+}

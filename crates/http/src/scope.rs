@@ -1,0 +1,85 @@
+//! On whose behalf a request is made.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::HeaderName;
+use http::request::Parts;
+use onlyonce_core::Scope;
+
+/// What is known of the caller of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Caller {
+    /// The caller, as authenticated.
+    Known(Scope),
+    /// The request does not say who calls: 400.
+    Absent,
+    /// The request shows credentials that do not hold: 401, never the same as absent.
+    Denied,
+}
+
+impl From<Option<Scope>> for Caller {
+    fn from(scope: Option<Scope>) -> Self {
+        scope.map_or(Self::Absent, Self::Known)
+    }
+}
+
+/// How the scope of a request is found: two scopes never share a record.
+///
+/// There is no default, because a default would either mix tenants or break a retry after a token refresh. Use what
+/// your authentication has verified; a header is right only behind a proxy that sets it.
+///
+/// ```
+/// use onlyonce_http::ScopeFrom;
+/// #[derive(Clone)]
+/// struct User { id: String }
+/// let by_user = ScopeFrom::extension(|user: &User| user.id.clone()); // set by a layer outside of this one
+/// let by_header = ScopeFrom::header("x-tenant");
+/// let one_for_all = ScopeFrom::nobody();
+/// ```
+#[derive(Clone)]
+pub struct ScopeFrom(Arc<dyn Fn(&Parts) -> Caller + Send + Sync>);
+
+impl ScopeFrom {
+    /// Finds the scope with a function of yours.
+    pub fn with(find: impl Fn(&Parts) -> Caller + Send + Sync + 'static) -> Self {
+        Self(Arc::new(find))
+    }
+
+    /// Takes the value of a header. Given several times, it counts as absent: nobody knows which one is meant.
+    ///
+    /// # Panics
+    /// If `name` is not a header name in lower case.
+    #[must_use]
+    pub fn header(name: &'static str) -> Self {
+        let name = HeaderName::from_static(name);
+        Self::with(move |parts| {
+            let mut values = parts.headers.get_all(&name).iter();
+            let (Some(value), None) = (values.next(), values.next()) else { return Caller::Absent };
+            value.to_str().ok().and_then(|text| Scope::new(text).ok()).into()
+        })
+    }
+
+    /// Takes it from a request extension that an authentication layer has set.
+    pub fn extension<T: Send + Sync + 'static>(name: impl Fn(&T) -> String + Send + Sync + 'static) -> Self {
+        Self::with(move |parts| {
+            parts.extensions.get::<T>().and_then(|found| Scope::new(&name(found)).ok()).into()
+        })
+    }
+
+    /// One scope for all: right where keys are unguessable and answers are not personal.
+    #[must_use]
+    pub fn nobody() -> Self {
+        Self::with(|_| Caller::Known(Scope::shared()))
+    }
+
+    pub(crate) fn find(&self, parts: &Parts) -> Caller {
+        (self.0)(parts)
+    }
+}
+
+impl fmt::Debug for ScopeFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScopeFrom(..)")
+    }
+}

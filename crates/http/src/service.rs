@@ -1,0 +1,152 @@
+//! The service: what is passed on, and what goes through the engine.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use crate::body::{RequestBody, ResponseBody};
+use crate::call::Call;
+use crate::key::Early;
+use crate::layer::Shared;
+use crate::options::MissingKey;
+use crate::outcome;
+use crate::problem::{Problem, ProblemKind};
+use crate::scope::Caller;
+
+/// A service whose writes are idempotent. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
+#[derive(Debug, Clone)]
+pub struct IdempotencyService<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+impl<S> IdempotencyService<S> {
+    pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Self { inner, shared }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for IdempotencyService<S>
+where
+    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: fmt::Display + Send,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: fmt::Display + Send,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, R, S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The service that was polled ready takes the call; a clone of it may not be.
+        let ready_clone = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, ready_clone);
+        let shared = Arc::clone(&self.shared);
+        let (parts, body) = request.into_parts();
+
+        let refuse = |problem: Problem, headers: &http::HeaderMap| {
+            ResponseFuture::known(problem.respond(headers, &shared.docs))
+        };
+        if parts.method == Method::GET && shared.outcome_path.as_deref() == Some(parts.uri.path()) {
+            return ResponseFuture::engine(async move { Ok(outcome::answer(&shared, parts).await) });
+        }
+        let Some(route) = shared.routes.find(&parts) else {
+            let request = Request::from_parts(parts, RequestBody::passed(body));
+            return ResponseFuture::passed(inner.call(request));
+        };
+        let early = match route.options.key.early(&parts.headers, parts.uri.query()) {
+            Ok(Early::Missing) if route.options.missing_key == MissingKey::Pass => {
+                let request = Request::from_parts(parts, RequestBody::passed(body));
+                return ResponseFuture::passed(inner.call(request));
+            }
+            Ok(Early::Missing) => return refuse(Problem::new(ProblemKind::KeyMissing), &parts.headers),
+            Ok(Early::Key(key)) => Some(key),
+            Ok(Early::InBody) => None,
+            Err(why) => return refuse(Problem::new(ProblemKind::KeyInvalid).because(why), &parts.headers),
+        };
+        let scope = match shared.scope.find(&parts) {
+            Caller::Known(scope) => Some(scope),
+            // A request whose key turns out to be missing needs no scope.
+            Caller::Absent if early.is_none() => None,
+            Caller::Absent => return refuse(Problem::new(ProblemKind::ScopeMissing), &parts.headers),
+            Caller::Denied => return refuse(Problem::new(ProblemKind::ScopeDenied), &parts.headers),
+        };
+        let call = Call { route: Arc::clone(route), shared: Arc::clone(&shared), inner, parts, scope };
+        ResponseFuture::engine(call.answer(body, early))
+    }
+}
+
+type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
+
+pin_project! {
+    /// The answer of an [`IdempotencyService`], on its way.
+    pub struct ResponseFuture<F, R, E> {
+        #[pin]
+        way: Way<F, R, E>,
+    }
+}
+
+pin_project! {
+    #[project = WayProj]
+    enum Way<F, R, E> {
+        // Untouched.
+        Passed { #[pin] future: F },
+        // Reads the body, then waits for the task that runs the call.
+        Engine { future: Pin<Box<dyn Future<Output = Answer<R, E>> + Send>> },
+        Known { response: Option<Response<ResponseBody<R>>> },
+    }
+}
+
+impl<F, R, E> ResponseFuture<F, R, E> {
+    fn passed(future: F) -> Self {
+        Self { way: Way::Passed { future } }
+    }
+
+    fn engine(future: impl Future<Output = Answer<R, E>> + Send + 'static) -> Self {
+        Self { way: Way::Engine { future: Box::pin(future) } }
+    }
+
+    fn known(response: Response<ResponseBody<R>>) -> Self {
+        Self { way: Way::Known { response: Some(response) } }
+    }
+}
+
+impl<F, R, E> Future for ResponseFuture<F, R, E>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+{
+    type Output = Answer<R, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().way.project() {
+            WayProj::Passed { future } => {
+                let response = ready!(future.poll(cx));
+                Poll::Ready(response.map(|response| response.map(ResponseBody::passed)))
+            }
+            WayProj::Engine { future } => future.as_mut().poll(cx),
+            WayProj::Known { response } => {
+                Poll::Ready(Ok(response.take().expect("a future is not polled after it is ready")))
+            }
+        }
+    }
+}
+
+impl<F, R, E> fmt::Debug for ResponseFuture<F, R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResponseFuture(..)")
+    }
+}
