@@ -1,0 +1,52 @@
+//! The steps that `test` and `check` are made of.
+
+use crate::cmd::Cmd;
+use crate::step::Step;
+use crate::workspace::Choice;
+use crate::{features, needs, tools};
+
+pub(crate) fn tools() -> Step {
+    Step::call("tools", || {
+        tools::ensure()?;
+        needs::ensure(needs::TESTS)
+    })
+}
+
+pub(crate) fn format(choice: &Choice<'_>) -> Step {
+    Step::command("format", Cmd::cargo("fmt --check").args(choice.flags_or("--all")))
+}
+
+pub(crate) fn clippy(choice: &Choice<'_>) -> Step {
+    let clippy = Cmd::cargo("clippy --all-targets --all-features").args(choice.flags());
+    Step::command("clippy", clippy.args(["--", "-D", "warnings"]))
+}
+
+pub(crate) fn rustdoc(choice: &Choice<'_>) -> Step {
+    let doc = Cmd::cargo("doc --no-deps --all-features").args(choice.flags());
+    Step::command("rustdoc", doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+pub(crate) fn each_feature_alone(choice: &Choice<'_>) -> Step {
+    let title = "each feature alone";
+    match features::checks(choice) {
+        checks if checks.is_empty() => Step::nothing(title, "none of the chosen packages is published"),
+        checks => Step::commands(title, checks),
+    }
+}
+
+pub(crate) fn tests(choice: &Choice<'_>) -> Step {
+    // A chosen package may have no tests of its own; a workspace without any would be a mistake, and fails.
+    let no_tests = if choice.is_whole() { "fail" } else { "warn" };
+    let tests = Cmd::cargo("nextest run --all-features --no-tests").args([no_tests]);
+    Step::command("tests", tests.args(choice.flags()))
+}
+
+pub(crate) fn doc_tests(choice: &Choice<'_>) -> Step {
+    let title = "doc tests";
+    // Cargo refuses `--doc` for a package that has no library.
+    if !choice.packages.iter().any(|package| package.has_doc_tests()) {
+        return Step::nothing(title, "none of the chosen packages has a library");
+    }
+    let libraries = choice.only(|package| package.has_doc_tests());
+    Step::command(title, Cmd::cargo("test --doc --all-features").args(libraries.flags()))
+}

@@ -1,0 +1,116 @@
+//! Programs from the system's packages that tests call: installed where that can be done, asked for where it can't.
+//!
+//! A test that needs another program adds a [`Need`] to [`TESTS`].
+
+use std::path::Path;
+
+use crate::cmd::Cmd;
+use crate::failure::Failure;
+
+/// A program, and the Debian packages that bring it.
+#[derive(Debug)]
+pub(crate) struct Need {
+    program: &'static str,
+    packages: &'static [&'static str],
+    why: &'static str,
+}
+
+pub(crate) const TESTS: &[Need] = &[Need {
+    program: "cc",
+    packages: &["gcc", "libc6-dev"],
+    why: "the fault injection tests compile a small library",
+}];
+
+/// What this machine lets us do.
+#[derive(Debug, Clone, Copy)]
+enum Machine {
+    DebianAsRoot,
+    Debian,
+    Other,
+}
+
+pub(crate) fn ensure(needs: &[Need]) -> Result<(), Failure> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !on_path(need.program)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for need in &missing {
+        println!("   {} is missing: {}", need.program, need.why);
+    }
+    match machine() {
+        Machine::DebianAsRoot => install(&missing),
+        other => Err(Failure::failed(request(&missing, other))),
+    }
+}
+
+fn install(missing: &[&Need]) -> Result<(), Failure> {
+    // Never a question: there may be nobody to answer it.
+    let apt_get = Cmd::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(["-qq"]);
+    apt_get.clone().args(["update"]).run()?;
+    apt_get.args(["install", "--yes", "--no-install-recommends"]).args(packages(missing)).run()?;
+    match missing.iter().find(|need| !on_path(need.program)) {
+        None => Ok(()),
+        Some(need) => Err(Failure::failed(format!(
+            "{} is still missing after installing {}",
+            need.program,
+            need.packages.join(" ")
+        ))),
+    }
+}
+
+fn request(missing: &[&Need], machine: Machine) -> String {
+    if let Machine::Other = machine {
+        let programs: Vec<_> = missing.iter().map(|need| need.program).collect();
+        return format!(
+            "install with your system's package manager, then try again: {}",
+            programs.join(", ")
+        );
+    }
+    let packages = packages(missing).join(" ");
+    format!("this needs root. Run this, then try again:\n\n    sudo apt-get install --yes {packages}\n")
+}
+
+fn packages(missing: &[&Need]) -> Vec<&'static str> {
+    missing.iter().flat_map(|need| need.packages).copied().collect()
+}
+
+fn machine() -> Machine {
+    let root = Cmd::new("id").args(["-u"]).output().is_ok_and(|id| id == "0");
+    match (on_path("apt-get"), root) {
+        (true, true) => Machine::DebianAsRoot,
+        (true, false) => Machine::Debian,
+        (false, _) => Machine::Other,
+    }
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder: std::path::PathBuf| Path::is_file(&folder.join(program)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BROWSER: Need = Need { program: "chromium", packages: &["chromium", "chromium-driver"], why: "" };
+
+    #[test]
+    fn without_root_the_exact_command_is_given() {
+        let said = request(&[&TESTS[0], &BROWSER], Machine::Debian);
+        assert!(
+            said.contains("sudo apt-get install --yes gcc libc6-dev chromium chromium-driver\n"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn elsewhere_the_programs_are_named() {
+        let said = request(&[&TESTS[0], &BROWSER], Machine::Other);
+        assert!(said.ends_with("cc, chromium"), "{said}");
+    }
+
+    #[test]
+    fn nothing_missing_needs_no_package_manager() {
+        assert_eq!(ensure(&[Need { program: "sh", packages: &["dash"], why: "" }]), Ok(()));
+    }
+}

@@ -1,0 +1,114 @@
+//! The soaks there are, and how one is run.
+
+use std::time::Duration;
+
+use crate::cmd::Cmd;
+use crate::failure::Failure;
+use crate::time::Stopwatch;
+
+/// A test, and the variable that tells it how much to do.
+#[derive(Debug)]
+pub(super) struct Soak {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) package: &'static str,
+    pub(super) filter: &'static str,
+    pub(super) variable: &'static str,
+    count: u32,
+}
+
+pub(super) const SOAKS: &[Soak] = &[
+    Soak {
+        name: "model",
+        title: "The memory store equals the reference model",
+        package: "onlyonce-testkit",
+        filter: "test(memory_equals_model)",
+        variable: "PROPTEST_CASES",
+        count: 100_000,
+    },
+    Soak {
+        name: "storm",
+        title: "One effect a key under a storm of faults",
+        package: "onlyonce-testkit",
+        filter: "test(fault_storm)",
+        variable: "ONLYONCE_SEEDS",
+        count: 10_000,
+    },
+    Soak {
+        name: "kills",
+        title: "The embedded store is killed at random and at each crash point",
+        package: "onlyonce-store-embedded",
+        filter: "test(kill)",
+        variable: "ONLYONCE_KILLS",
+        count: 1_000,
+    },
+];
+
+/// What came of a run.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) count: u32,
+    pub(super) took: Duration,
+    pub(super) passed: bool,
+}
+
+impl Soak {
+    /// Runs with its own count, or with as much as fits into `budget`.
+    pub(super) fn run(&self, budget: Option<Duration>) -> Result<Outcome, Failure> {
+        self.command().args(["--no-run"]).run()?; // compiling is not soaking
+        let Some(budget) = budget else { return self.timed(self.count) };
+        let trial = self.timed(self.count.div_ceil(20))?;
+        if !trial.passed {
+            return Ok(trial);
+        }
+        self.timed(scaled(trial.count, trial.took, budget.saturating_sub(trial.took)))
+    }
+
+    fn timed(&self, count: u32) -> Result<Outcome, Failure> {
+        let watch = Stopwatch::start();
+        let status = self.command().env(self.variable, count.to_string()).status()?;
+        // Nextest's own code for a filter that matches nothing: nothing was shown, so nothing may be recorded.
+        if status.code() == Some(4) {
+            let Self { package, filter, .. } = self;
+            return Err(Failure::failed(format!("did not run: no test of {package} matches {filter}")));
+        }
+        Ok(Outcome { count, took: watch.elapsed(), passed: status.success() })
+    }
+
+    /// The profile `soak` of .config/nextest.toml does not end a test for being slow.
+    fn command(&self) -> Cmd {
+        let nextest = Cmd::cargo("nextest run --profile soak --all-features --package").args([self.package]);
+        nextest.args(["-E", self.filter])
+    }
+}
+
+/// As many as fit into `budget`, at the pace of the trial; never fewer than the trial itself.
+fn scaled(trial: u32, took: Duration, budget: Duration) -> u32 {
+    let fit = f64::from(trial) * budget.as_secs_f64() / took.as_secs_f64().max(0.001);
+    // A float that is too big becomes the biggest count.
+    (fit as u32).max(trial)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_trial_sets_the_count() {
+        assert_eq!(scaled(50, Duration::from_secs(2), Duration::from_secs(60)), 1_500);
+    }
+
+    #[test]
+    fn no_budget_is_too_small_or_too_big_for_a_count() {
+        assert_eq!(scaled(50, Duration::from_secs(90), Duration::ZERO), 50);
+        assert_eq!(scaled(50_000, Duration::ZERO, Duration::from_secs(600_000)), u32::MAX);
+    }
+
+    #[test]
+    fn names_and_titles_are_each_used_once() {
+        for (n, soak) in SOAKS.iter().enumerate() {
+            let same = |other: &Soak| other.name == soak.name || other.title == soak.title;
+            assert!(!SOAKS[..n].iter().any(same), "{}", soak.name);
+        }
+    }
+}
