@@ -78,7 +78,8 @@ fn measure(program: &Cmd, file: &Path) -> Result<Vec<Row>, Failure> {
 fn write(file: &Path, rows: &[Row]) -> Result<(), Failure> {
     let folder = file.parent().map(PathBuf::from).unwrap_or_default();
     std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, &error))?;
-    std::fs::write(file, summary::text(rows)).map_err(|error| unusable(file, &error))
+    let text = summary::text(rows).map_err(|error| unusable(file, &error))?;
+    std::fs::write(file, text).map_err(|error| unusable(file, &error))
 }
 
 fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {

@@ -20,27 +20,27 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Row>, serde_json::Error> {
 }
 
 /// One row a line, so that two summaries can be compared by eye.
-pub(crate) fn text(rows: &[Row]) -> String {
-    let lines: Vec<String> = rows.iter().map(|row| format!("  {}", serde_json::json!(row))).collect();
-    format!("[\n{}\n]\n", lines.join(",\n"))
+pub(crate) fn text(rows: &[Row]) -> Result<String, serde_json::Error> {
+    let lines: Vec<String> = rows.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+    Ok(format!("[\n{}\n]\n", lines.join(",\n")))
 }
 
 /// Which goals do not hold, in words.
 pub(crate) fn verdict(rows: &[Row]) -> String {
     let missed: Vec<&Row> = rows.iter().filter(|row| !row.holds).collect();
-    let all = rows.len();
-    if missed.is_empty() {
-        return format!("{all} measured, every goal holds.");
+    match (rows.len(), missed.len()) {
+        (0, _) => "Nothing was measured.".to_owned(),
+        (all, 0) => format!("All {all} goals hold."),
+        (all, some) => {
+            let lines: String = missed.into_iter().map(line).collect();
+            format!("{some} of {all} goals do NOT hold, on this machine in this run:{lines}")
+        }
     }
-    let lines = missed.iter().map(|row| {
-        let goal = row.goal.as_str().map_or_else(|| row.goal.to_string(), str::to_owned);
-        format!("\n  {} {}: {:.2}, goal {goal}", row.row, row.case, row.ratio)
-    });
-    format!(
-        "{all} measured, {} goals do NOT hold on this machine in this run:{}",
-        missed.len(),
-        lines.collect::<String>()
-    )
+}
+
+fn line(Row { row, case, ratio, goal, .. }: &Row) -> String {
+    let goal = goal.as_str().map_or_else(|| goal.to_string(), str::to_owned);
+    format!("\n  {row} {case}: {ratio:.2}, goal {goal}")
 }
 
 #[cfg(test)]
@@ -57,15 +57,16 @@ mod tests {
         let rows = parse(ROWS).unwrap();
         assert_eq!(
             verdict(&rows),
-            "2 measured, 1 goals do NOT hold on this machine in this run:\n  P1 replays: 0.80, goal ≥ 0.85"
+            "1 of 2 goals do NOT hold, on this machine in this run:\n  P1 replays: 0.80, goal ≥ 0.85"
         );
-        assert_eq!(verdict(&rows[..1]), "1 measured, every goal holds.");
+        assert_eq!(verdict(&rows[..1]), "All 1 goals hold.");
+        assert_eq!(verdict(&[]), "Nothing was measured.");
     }
 
     #[test]
     fn rows_are_written_as_they_came() {
         let rows = parse(ROWS).unwrap();
-        assert_eq!(parse(&text(&rows)).unwrap(), rows);
+        assert_eq!(parse(&text(&rows).unwrap()).unwrap(), rows);
     }
 
     #[test]
