@@ -1,1 +1,44 @@
-//! soon
+//! For authors of [onlyonce](https://docs.rs/onlyonce) stores: the contract as tests, and the means to break things on purpose.
+//!
+//! - [`conformance!`] and [`conformance_inspect!`]: one named test for every [law](laws) of a store.
+//! - [`ModelStore`]: the contract a second time, as plain as can be. With a [`Flaw`] it is a mutant that the laws catch.
+//!
+//! A store author writes a [`Harness`], which says how to open the store and how its time passes, and one line:
+//!
+//! ```
+//! use std::{sync::Arc, time::Duration};
+//! use onlyonce_core::{ManualClock, MemoryStore, Store};
+//! use onlyonce_testkit::{Harness, conformance};
+//!
+//! struct MyStore { clock: ManualClock, store: Arc<MemoryStore> }
+//!
+//! #[async_trait::async_trait]
+//! impl Harness for MyStore {
+//!     async fn open() -> Self {
+//!         let clock = ManualClock::new();
+//!         Self { store: Arc::new(MemoryStore::new().with_clock(clock.clone())), clock }
+//!     }
+//!     fn store(&self) -> Arc<dyn Store> {
+//!         self.store.clone()
+//!     }
+//!     fn lease(&self) -> Duration {
+//!         Duration::from_secs(30) // on a real server: 300 ms
+//!     }
+//!     async fn pass(&self, span: Duration) {
+//!         self.clock.advance(span); // on a real server: tokio::time::sleep(span).await
+//!     }
+//! }
+//!
+//! conformance!(MyStore);
+//! # fn main() {
+//! #     let law = onlyonce_testkit::laws::store_laws().first().expect("there are laws");
+//! #     onlyonce_testkit::run_law::<MyStore>(law.run);
+//! # }
+//! ```
+
+mod harness;
+pub mod laws;
+mod model;
+
+pub use harness::{Harness, InspectHarness, run_inspect_law, run_law};
+pub use model::{Flaw, ModelHarness, ModelStore};

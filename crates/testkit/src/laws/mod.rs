@@ -1,0 +1,61 @@
+//! The contract of a store, one function a law. Every sentence of the docs of [`Store`](onlyonce_core::Store) and
+//! [`Inspect`](onlyonce_core::Inspect) is here.
+//!
+//! A law takes an open harness and panics if the store breaks it. Most records of a law have a lease and a retention that do
+//! not end while it runs; only where time is the point do they last a few [`Harness::lease`]s.
+
+pub mod answers;
+pub mod begin;
+mod case;
+pub mod expiry;
+pub mod facts;
+pub mod fences;
+pub mod forget;
+pub mod inspect;
+pub mod renew;
+pub mod repeat;
+pub mod settle;
+pub mod sweep;
+mod table;
+pub mod takeover;
+pub mod waiting;
+
+use std::pin::Pin;
+
+use crate::harness::{Harness, InspectHarness};
+
+/// A law under way.
+pub type Trial<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// A law as a function: it panics if the store breaks it.
+pub type LawFn = for<'a> fn(&'a dyn Harness) -> Trial<'a>;
+
+/// A law about looking through a store, as a function.
+pub type InspectLawFn = for<'a> fn(&'a dyn InspectHarness) -> Trial<'a>;
+
+/// A law and its name.
+#[derive(Debug, Clone, Copy)]
+pub struct Law<F> {
+    /// The name, which says what the law demands.
+    pub name: &'static str,
+    /// Tries it on a store.
+    pub run: F,
+}
+
+macro_rules! list {
+    (() $($module:ident::$law:ident,)+) => {
+        &[$(Law { name: stringify!($law), run: |harness| Box::pin($module::$law(harness)) }),+]
+    };
+}
+
+/// All laws of [`Store`](onlyonce_core::Store).
+#[must_use]
+pub fn store_laws() -> &'static [Law<LawFn>] {
+    crate::__store_laws!([list])
+}
+
+/// All laws of [`Inspect`](onlyonce_core::Inspect).
+#[must_use]
+pub fn inspect_laws() -> &'static [Law<InspectLawFn>] {
+    crate::__inspect_laws!([list])
+}

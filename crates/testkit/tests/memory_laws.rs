@@ -1,0 +1,80 @@
+//! The memory store and the reference model keep every law.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use onlyonce_core::{Inspect, ManualClock, MemoryStore, Store};
+use onlyonce_testkit::{Harness, InspectHarness, ModelHarness, conformance, conformance_inspect};
+
+struct MemoryHarness {
+    clock: ManualClock,
+    store: Arc<MemoryStore>,
+}
+
+#[async_trait]
+impl Harness for MemoryHarness {
+    async fn open() -> Self {
+        let clock = ManualClock::new();
+        Self { store: Arc::new(MemoryStore::new().with_clock(clock.clone())), clock }
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as _
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+
+    async fn pass(&self, span: Duration) {
+        self.clock.advance(span);
+    }
+}
+
+#[async_trait]
+impl InspectHarness for MemoryHarness {
+    fn inspect(&self) -> Arc<dyn Inspect> {
+        Arc::clone(&self.store) as _
+    }
+}
+
+mod memory {
+    use super::*;
+    conformance!(MemoryHarness);
+    conformance_inspect!(MemoryHarness);
+}
+
+mod model {
+    use super::*;
+    conformance!(ModelHarness);
+    conformance_inspect!(ModelHarness);
+}
+
+/// A real server's time can't be moved by hand: the laws must hold, and be quick, when it really passes.
+mod memory_in_real_time {
+    use super::*;
+
+    struct RealTime(Arc<MemoryStore>);
+
+    #[async_trait]
+    impl Harness for RealTime {
+        async fn open() -> Self {
+            Self(Arc::new(MemoryStore::new()))
+        }
+
+        fn store(&self) -> Arc<dyn Store> {
+            Arc::clone(&self.0) as _
+        }
+
+        fn lease(&self) -> Duration {
+            Duration::from_millis(200)
+        }
+
+        async fn pass(&self, span: Duration) {
+            tokio::time::sleep(span).await;
+        }
+    }
+
+    conformance!(RealTime);
+}
