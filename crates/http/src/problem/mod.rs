@@ -83,15 +83,8 @@ impl Problem {
             kind,
             ProblemKind::InProgress | ProblemKind::StoreUnavailable | ProblemKind::RequestTimeout
         );
-        Self {
-            kind,
-            why: None,
-            record: None,
-            retry_after: None,
-            retryable,
-            location: None,
-            members: Map::new(),
-        }
+        let (why, record, retry_after, location) = (None, None, None, None);
+        Self(Box::new(Content { kind, why, record, retry_after, retryable, location, members: Map::new() }))
     }
 
     /// Adds what exactly is wrong, in English: it often names the caller's own input.

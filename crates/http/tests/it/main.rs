@@ -10,6 +10,6 @@ mod lapses;
 mod outcome;
 mod replays;
 mod setup;
-mod stores;
+
 mod support;
 mod wire;

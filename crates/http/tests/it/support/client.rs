@@ -34,7 +34,12 @@ pub(crate) struct Ask {
 }
 
 pub(crate) fn post(path: &str) -> Ask {
-    Ask { method: Method::POST, path: path.into(), headers: Vec::new(), body: Bytes::from_static(b"{\"amount\":100}") }
+    Ask {
+        method: Method::POST,
+        path: path.into(),
+        headers: Vec::new(),
+        body: Bytes::from_static(b"{\"amount\":100}"),
+    }
 }
 
 impl Ask {
@@ -64,17 +69,24 @@ impl Client {
     }
 
     pub(crate) async fn send(&self, ask: Ask) -> Answer {
-        let mut request = Request::builder().method(ask.method).uri(format!("http://{}{}", self.address, ask.path));
+        let mut request =
+            Request::builder().method(ask.method).uri(format!("http://{}{}", self.address, ask.path));
         for (name, value) in &ask.headers {
             request = request.header(*name, value);
         }
         let response = self.http.request(request.body(Full::new(ask.body)).unwrap()).await.unwrap();
         let (parts, body) = response.into_parts();
-        Answer { status: parts.status, headers: parts.headers, body: body.collect().await.unwrap().to_bytes() }
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body: body.collect().await.unwrap().to_bytes(),
+        }
     }
 
     pub(crate) async fn get(&self, path: &str, headers: &[(&'static str, &str)]) -> Answer {
-        let ask = headers.iter().fold(post(path).method(Method::GET).body(""), |ask, (name, value)| ask.header(name, *value));
+        let ask = headers
+            .iter()
+            .fold(post(path).method(Method::GET).body(""), |ask, (name, value)| ask.header(name, *value));
         self.send(ask).await
     }
 }

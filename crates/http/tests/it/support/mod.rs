@@ -2,6 +2,7 @@
 
 mod client;
 mod gate;
+mod ledger;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +11,9 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+pub(crate) use ledger::Ledger;
 use onlyonce_core::{Idempotency, ManualClock, MemoryStore, Settings, Store};
 use onlyonce_http::{IdempotencyLayer, LayerBuilder, Options, ScopeFrom};
-use onlyonce_testkit::Ledger;
 use tokio::net::TcpListener;
 
 pub(crate) use client::{Answer, Client, post};
@@ -74,7 +75,8 @@ impl Setup {
     pub(crate) async fn serve(self, routes: impl FnOnce(Ledger) -> Router) -> Service {
         let clock = self.clock;
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new().with_clock(clock.clone())));
-        let once = Idempotency::builder_shared(store).clock(clock.clone()).settings(self.settings).build().unwrap();
+        let once =
+            Idempotency::builder_shared(store).clock(clock.clone()).settings(self.settings).build().unwrap();
         let layer = (self.layer)(IdempotencyLayer::builder(once.clone(), self.scope)).build().unwrap();
         let ledger = Ledger::new();
         let app = routes(ledger.clone()).layer(layer);
@@ -110,7 +112,9 @@ pub(crate) fn effect(ledger: &Ledger, headers: &HeaderMap, uri: &Uri) -> usize {
 }
 
 /// A router whose handlers have one effect and then answer with `answer`.
-pub(crate) fn answering<R: IntoResponse>(answer: impl Fn() -> R + Clone + Send + Sync + 'static) -> impl FnOnce(Ledger) -> Router {
+pub(crate) fn answering<R: IntoResponse>(
+    answer: impl Fn() -> R + Clone + Send + Sync + 'static,
+) -> impl FnOnce(Ledger) -> Router {
     move |ledger| {
         Router::new().fallback(move |uri: Uri, headers: HeaderMap| {
             let (ledger, answer) = (ledger.clone(), answer.clone());

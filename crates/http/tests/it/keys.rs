@@ -1,0 +1,135 @@
+//! Keys: syntax, sources, and what happens without one.
+
+use http::Method;
+use onlyonce_http::{KeyFrom, MissingKey, Options};
+
+use crate::support::{Setup, post};
+
+#[tokio::test]
+async fn quoted_bare_and_parametrised_spellings_are_one_key() {
+    let service = Setup::new().counting().await;
+    let first = service.client.send(post("/pay").key("k-1")).await;
+    assert!(!first.is_replay());
+    for spelling in ["\"k-1\"", "\"k-1\";p=1", "k-1"] {
+        let again = service.client.send(post("/pay").key(spelling)).await;
+        assert!(again.is_replay(), "{spelling}");
+        assert_eq!(again.body, first.body);
+        assert_eq!(again.header("idempotency-key"), Some(spelling));
+    }
+    assert_eq!(service.ledger.len(), 1);
+}
+
+#[tokio::test]
+async fn malformed_and_overlong_keys_are_refused_and_nothing_runs() {
+    let service = Setup::new().counting().await;
+    let long = "k".repeat(256);
+    for key in ["", "\"\"", "a b", "a,b", "k;p=1", "\"open", "\"a\" \"b\"", &long] {
+        service.client.send(post("/pay").key(key)).await.assert_problem(400, "key-invalid");
+    }
+    assert_eq!(service.ledger.len(), 0);
+    let longest = service.client.send(post("/pay").key(&"k".repeat(255))).await;
+    assert_eq!(longest.status, 201);
+}
+
+#[tokio::test]
+async fn two_key_headers_are_refused_even_if_they_agree() {
+    let service = Setup::new().counting().await;
+    let answer = service.client.send(post("/pay").key("same").key("same")).await;
+    answer.assert_problem(400, "key-invalid");
+    assert_eq!(service.ledger.len(), 0);
+}
+
+#[tokio::test]
+async fn without_a_key_a_request_passes_by_default() {
+    let service = Setup::new().counting().await;
+    for _ in 0..2 {
+        let answer = service.client.send(post("/pay")).await;
+        assert_eq!(answer.status, 201);
+        assert!(answer.header("idempotency-key").is_none());
+    }
+    assert_eq!(service.ledger.len(), 2);
+}
+
+#[tokio::test]
+async fn without_a_key_a_strict_route_refuses_and_others_do_not() {
+    let strict = Options { missing_key: MissingKey::Reject, ..Options::default() };
+    let service = Setup::new().layer(|layer| layer.route("POST /payments/{id}", strict)).counting().await;
+    let refused = service.client.send(post("/payments/7")).await.assert_problem(400, "key-missing");
+    assert_eq!(refused["retryable"], false);
+    assert_eq!(service.client.send(post("/notes")).await.status, 201);
+    assert_eq!(service.ledger.len(), 1);
+}
+
+#[tokio::test]
+async fn only_post_and_patch_are_protected_unless_others_opt_in() {
+    let service = Setup::new().counting().await;
+    for (method, effects) in
+        [(Method::POST, 1), (Method::PATCH, 2), (Method::PUT, 4), (Method::DELETE, 6), (Method::GET, 8)]
+    {
+        for _ in 0..2 {
+            service.client.send(post("/x").method(method.clone()).key("k")).await;
+        }
+        assert_eq!(service.ledger.len(), effects, "{method}");
+    }
+
+    let opted = Setup::new()
+        .layer(|layer| {
+            layer.methods([Method::POST, Method::PUT]).route("DELETE /accounts/{id}", Options::default())
+        })
+        .counting()
+        .await;
+    for (method, path, effects) in
+        [(Method::PUT, "/x", 1), (Method::DELETE, "/accounts/1", 2), (Method::DELETE, "/x", 4)]
+    {
+        for _ in 0..2 {
+            opted.client.send(post(path).method(method.clone()).key("k")).await;
+        }
+        assert_eq!(opted.ledger.len(), effects, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn the_key_may_come_from_the_json_body() {
+    let options = Options {
+        key: KeyFrom::Json("/order/id".into()),
+        missing_key: MissingKey::Reject,
+        ..Options::default()
+    };
+    let service = Setup::new().options(options).counting().await;
+    let order = |id: &str| post("/orders").body(format!("{{\"order\":{{\"id\":{id}}}}}"));
+    assert!(!service.client.send(order("\"a\"")).await.is_replay());
+    assert!(service.client.send(order("\"a\"")).await.is_replay());
+    assert!(!service.client.send(order("42")).await.is_replay());
+    service.client.send(order("[]")).await.assert_problem(400, "key-invalid");
+    service.client.send(order("null")).await.assert_problem(400, "key-missing");
+    service.client.send(post("/orders").body("not json")).await.assert_problem(400, "key-invalid");
+    assert_eq!(service.ledger.len(), 2);
+}
+
+#[tokio::test]
+async fn the_key_may_come_from_the_query_or_a_form_field() {
+    let query = Options { key: KeyFrom::Query("request_id".into()), ..Options::default() };
+    let form = Options { key: KeyFrom::Form("_once".into()), ..Options::default() };
+    let service =
+        Setup::new().layer(|layer| layer.route("POST /q", query).route("POST /f", form)).counting().await;
+    for expect_replay in [false, true] {
+        assert_eq!(service.client.send(post("/q?request_id=a%20b")).await.is_replay(), expect_replay);
+        let form = post("/f").header("content-type", "application/x-www-form-urlencoded; charset=utf-8");
+        assert_eq!(service.client.send(form.body("item=1&_once=t-1")).await.is_replay(), expect_replay);
+    }
+    service.client.send(post("/q?request_id=a&request_id=a")).await.assert_problem(400, "key-invalid");
+    assert_eq!(service.ledger.len(), 2);
+    // The same bytes without the form's content type hold no form, and so no key: passed on.
+    assert_eq!(service.client.send(post("/f").body("_once=t-1")).await.status, 201);
+    assert_eq!(service.ledger.len(), 3);
+}
+
+#[tokio::test]
+async fn an_upgrade_is_passed_on_untouched() {
+    let service = Setup::new().counting().await;
+    for _ in 0..2 {
+        let ask = post("/chat").key("k").header("connection", "upgrade").header("upgrade", "websocket");
+        assert!(!service.client.send(ask).await.is_replay());
+    }
+    assert_eq!(service.ledger.len(), 2);
+}
