@@ -1,1 +1,49 @@
-//! soon
+//! State-changing calls happen **at most once**, and every retry gets **the same answer**.
+//!
+//! - Over HTTP: add [`http::IdempotencyLayer`] to an axum router or any tower service.
+//! - In code: [`Idempotency::call`] runs an async block at most once per key.
+//!
+//! Where nobody can know whether a call had its effect (a crash between an outside effect and its record), the answer is
+//! "unknown" and the record can be resolved; nothing is ever guessed.
+//!
+//! ```
+//! use onlyonce::{Bytes, Class, Classify, Idempotency, MemoryStore, Refusal, codec::CodecError};
+//!
+//! #[derive(Debug)]
+//! enum PayError { Declined, DatabaseDown, Refused(Refusal) }
+//!
+//! impl From<Refusal> for PayError {
+//!     fn from(refusal: Refusal) -> Self { Self::Refused(refusal) }
+//! }
+//!
+//! impl Classify for PayError {
+//!     fn classify(&self) -> Class {
+//!         match self {
+//!             Self::Declined => Class::Keep,          // an answer, also for retries
+//!             Self::DatabaseDown => Class::Release,   // nothing happened: a retry may run
+//!             Self::Refused(_) => Class::Unknown,
+//!         }
+//!     }
+//!     fn save(&self) -> Result<Bytes, CodecError> { Ok(Bytes::new()) }
+//!     fn revive(_: Bytes) -> Result<Self, CodecError> { Ok(Self::Declined) }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), PayError> {
+//! let once = Idempotency::new(MemoryStore::new());
+//! let order = ("order-42", 100);
+//! let receipt: u32 = once
+//!     .call("charge", order.0)
+//!     .scope("tenant-7")
+//!     .input(&order)
+//!     .run(async move { Ok::<_, PayError>(order.1 * 2) })
+//!     .await?;
+//! assert_eq!(receipt, 200);
+//! # Ok(()) }
+//! ```
+//!
+//! Features: `axum` (default) and `http` for the layer.
+
+#[cfg(feature = "http")]
+pub use onlyonce_http as http;
+
+pub use onlyonce_core::*;

@@ -1,0 +1,56 @@
+//! Rows with a goal beside the figure.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// One figure: a ratio, its goal, and how far the rounds were apart.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    row: &'static str,
+    case: String,
+    ratio: f64,
+    goal: String,
+    holds: bool,
+    spread: f64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Report(Vec<Row>);
+
+/// What a figure should be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Report {
+    /// Adds the median of `figures`, which are one per round.
+    pub(crate) fn add(&mut self, row: &'static str, case: &str, figures: &[f64], goal: Goal) {
+        let mut sorted = figures.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let ratio = sorted[sorted.len() / 2];
+        let spread = sorted[sorted.len() - 1] - sorted[0];
+        let (goal, holds) = match goal {
+            Goal::AtLeast(least) => (format!(">= {least}"), ratio >= least),
+            Goal::AtMost(most) => (format!("<= {most}"), ratio <= most),
+        };
+        self.0.push(Row { row, case: case.into(), ratio, goal, holds, spread });
+    }
+
+    pub(crate) fn print(&self) {
+        println!("{:<4} {:<58} {:>9} {:>9} {:>7} {:>9}", "row", "case", "figure", "goal", "holds", "spread");
+        for Row { row, case, ratio, goal, holds, spread } in &self.0 {
+            let holds = if *holds { "yes" } else { "NO" };
+            println!("{row:<4} {case:<58} {ratio:>9.2} {goal:>9} {holds:>7} {spread:>9.2}");
+        }
+    }
+
+    pub(crate) fn write(&self) -> std::io::Result<()> {
+        let folder = Path::new("target/bench");
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join("summary.json"), serde_json::to_vec_pretty(&self.0)?)
+    }
+}
