@@ -1,5 +1,7 @@
 //! The example of the README is the file that is compiled here, and it does what the README says.
 
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a test that includes a program")]
+
 #[path = "../src/bin/quickstart.rs"]
 #[allow(dead_code, reason = "the test drives the app without its main")]
 mod quickstart;

@@ -14,6 +14,7 @@ use tracing::Instrument;
 use crate::body::{self, Read, RequestBody, ResponseBody};
 use crate::exchange::Exchange;
 use crate::key::KeyFrom;
+use crate::language::Language;
 use crate::layer::Shared;
 use crate::meter::{Meter, Tally};
 use crate::options::MissingKey;
@@ -66,16 +67,14 @@ impl<S> Call<S> {
             Err(problem) => return Ok(self.refuse(problem)),
         };
         let exchange = self.exchange(key, &scope, fingerprint);
-        let request_headers = exchange.headers.clone();
+        let language = exchange.language;
         let span = tracing::info_span!("onlyonce", record = %exchange.id);
         let request = Request::from_parts(self.parts, RequestBody::read(body));
         let task = tokio::spawn(exchange.run(self.inner, request).instrument(span));
         match task.await {
             Ok(answer) => answer,
             // The handler's own panics are caught inside. This one is ours, or the runtime is shutting down.
-            Err(_) => {
-                Ok(Problem::new(ProblemKind::HandlerFailed).respond(&request_headers, &self.shared.docs))
-            }
+            Err(_) => Ok(Problem::new(ProblemKind::HandlerFailed).respond(language, &self.shared.docs)),
         }
     }
 
@@ -115,7 +114,7 @@ impl<S> Call<S> {
             id: RecordId::of(scope, &operation, &key),
             intent: Intent { fingerprint, label, settings: Arc::clone(self.route.once.settings()) },
             echo: self.echo(),
-            headers: self.parts.headers.clone(),
+            language: Language::of(&self.parts.headers),
             question: self.route.options.recover.is_some().then(|| self.parts.clone()),
             key,
             route: Arc::clone(&self.route),
@@ -135,6 +134,6 @@ impl<S> Call<S> {
     fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
         let (route, is_pattern) = routes::label(&self.route, &self.parts);
         Meter::new(if is_pattern { route } else { "other".into() }).count(Tally::Problem(problem.name()));
-        problem.respond(&self.parts.headers, &self.shared.docs)
+        problem.respond(Language::of(&self.parts.headers), &self.shared.docs)
     }
 }

@@ -18,6 +18,7 @@ use tower_service::Service;
 use crate::answer::{StoredAnswer, encode_whole};
 use crate::body::{self, Read, RequestBody, ResponseBody};
 use crate::classify::classify;
+use crate::language::Language;
 use crate::layer::Shared;
 use crate::meter::{Meter, Tally};
 use crate::options::{Question, StoreDown};
@@ -36,8 +37,8 @@ pub(crate) struct Exchange {
     pub(crate) route: Arc<Route>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) meter: Meter,
-    /// The headers of the request, for the language of problems.
-    pub(crate) headers: HeaderMap,
+    /// The language of problems.
+    pub(crate) language: Language,
     /// The key header to repeat in the answer.
     pub(crate) echo: Option<HeaderValue>,
     /// The request as the recovery hook gets it.
@@ -255,7 +256,7 @@ impl Exchange {
 
     fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
         self.meter.count(Tally::Problem(problem.name()));
-        problem.about(self.id).respond(&self.headers, &self.shared.docs)
+        problem.about(self.id).respond(self.language, &self.shared.docs)
     }
 }
 

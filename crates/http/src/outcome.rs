@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::answer::StoredAnswer;
 use crate::body::ResponseBody;
 use crate::key::{IDEMPOTENCY_KEY, KeyFrom, from_header};
+use crate::language::Language;
 use crate::layer::Shared;
 use crate::problem::{Problem, ProblemKind};
 use crate::scope::Caller;
@@ -19,7 +20,7 @@ use crate::scope::Caller;
 pub(crate) async fn answer<R>(shared: &Shared, parts: Parts) -> Response<ResponseBody<R>> {
     match look_up(shared, &parts).await {
         Ok(document) => document,
-        Err(problem) => problem.respond(&parts.headers, &shared.docs),
+        Err(problem) => problem.respond(Language::of(&parts.headers), &shared.docs),
     }
 }
 

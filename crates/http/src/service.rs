@@ -14,6 +14,7 @@ use tower_service::Service;
 use crate::body::{RequestBody, ResponseBody};
 use crate::call::Call;
 use crate::key::Early;
+use crate::language::Language;
 use crate::layer::Shared;
 use crate::options::MissingKey;
 use crate::outcome;
@@ -59,7 +60,7 @@ where
         let (parts, body) = request.into_parts();
 
         let refuse = |problem: Problem, headers: &http::HeaderMap| {
-            ResponseFuture::known(problem.respond(headers, &shared.docs))
+            ResponseFuture::known(problem.respond(Language::of(headers), &shared.docs))
         };
         if parts.method == Method::GET && shared.outcome_path.as_deref() == Some(parts.uri.path()) {
             return ResponseFuture::engine(async move { Ok(outcome::answer(&shared, parts).await) });

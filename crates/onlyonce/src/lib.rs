@@ -1,31 +1,26 @@
 //! State-changing calls happen **at most once**, and every retry gets **the same answer**.
 //!
 //! - Over HTTP: add [`http::IdempotencyLayer`] to an axum router or any tower service.
-//! - In code: [`Idempotency::call`] runs an async block at most once per key.
+//! - In code: [`Idempotency::call`] runs an async block at most once per key, and [`macro@idempotent`] a whole function.
 //!
 //! Where nobody can know whether a call had its effect (a crash between an outside effect and its record), the answer is
 //! "unknown" and the record can be resolved; nothing is ever guessed.
 //!
 //! ```
-//! use onlyonce::{Bytes, Class, Classify, Idempotency, MemoryStore, Refusal, codec::CodecError};
+//! use onlyonce::{Classify, Idempotency, MemoryStore, Refusal};
 //!
-//! #[derive(Debug)]
-//! enum PayError { Declined, DatabaseDown, Refused(Refusal) }
+//! #[derive(Debug, Classify)]
+//! enum PayError {
+//!     #[keep]
+//!     Declined,         // an answer, also for retries
+//!     #[release]
+//!     DatabaseDown,     // nothing happened: a retry may run
+//!     #[unknown]
+//!     Refused(Refusal), // the call has no answer of its own
+//! }
 //!
 //! impl From<Refusal> for PayError {
 //!     fn from(refusal: Refusal) -> Self { Self::Refused(refusal) }
-//! }
-//!
-//! impl Classify for PayError {
-//!     fn classify(&self) -> Class {
-//!         match self {
-//!             Self::Declined => Class::Keep,          // an answer, also for retries
-//!             Self::DatabaseDown => Class::Release,   // nothing happened: a retry may run
-//!             Self::Refused(_) => Class::Unknown,
-//!         }
-//!     }
-//!     fn save(&self) -> Result<Bytes, CodecError> { Ok(Bytes::new()) }
-//!     fn revive(_: Bytes) -> Result<Self, CodecError> { Ok(Self::Declined) }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), PayError> {
@@ -41,9 +36,12 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Features: `axum` (default) and `http` for the layer.
+//! Features: `axum` (default) and `http` for the layer; `macros` (default) for [`macro@idempotent`] and
+//! [`derive(Classify)`](derive@Classify).
 
 #[cfg(feature = "http")]
 pub use onlyonce_http as http;
 
 pub use onlyonce_core::*;
+#[cfg(feature = "macros")]
+pub use onlyonce_macros::{Classify, idempotent};

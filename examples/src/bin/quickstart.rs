@@ -6,11 +6,12 @@ use onlyonce::{Idempotency, MemoryStore};
 use serde_json::{Value, json};
 
 async fn pay(Json(order): Json<Value>) -> Json<Value> {
-    println!("charging {order}"); // at most once for each key of a user
+    println!("charging {order}");
     Json(json!({ "paid": order }))
 }
 
-fn app() -> Router {
+/// Charges at most once for every key of a user.
+pub fn app() -> Router {
     let once = Idempotency::new(MemoryStore::new());
     let layer = IdempotencyLayer::new(once, ScopeFrom::header("x-user"));
     Router::new().route("/payments", post(pay)).layer(layer)

@@ -16,7 +16,8 @@ use crate::store::{Filter, Listed};
 pub(super) struct Shard {
     /// Boxed, because an open-addressed table is up to half empty; the id is stored once, in the entry.
     table: HashTable<Box<Entry>>,
-    by_expiry: BTreeSet<(Moment, RecordId)>,
+    /// By hash and not by id, which is four times as long: two records whose hashes and times agree may be swept late.
+    by_expiry: BTreeSet<(Moment, u64)>,
     last_fence: u64,
 }
 
@@ -81,7 +82,7 @@ impl Shard {
                 if expired_at == expires_at {
                     return answer;
                 }
-                self.by_expiry.remove(&(expired_at, *id));
+                self.by_expiry.remove(&(expired_at, hash(id)));
             }
             None => {
                 usage.records.fetch_add(1, Ordering::Relaxed);
@@ -89,31 +90,35 @@ impl Shard {
                     .insert_unique(hash(id), Box::new(Entry { id: *id, record }), |entry| hash(&entry.id));
             }
         }
-        self.by_expiry.insert((expires_at, *id));
+        self.by_expiry.insert((expires_at, hash(id)));
         answer
     }
 
     pub(super) fn remove(&mut self, id: &RecordId, usage: &Usage) {
-        if let Ok(found) = self.table.find_entry(hash(id), |entry| entry.id == *id) {
-            let (entry, _) = found.remove();
-            self.by_expiry.remove(&(entry.record.expires_at(), *id));
-            usage.records.fetch_sub(1, Ordering::Relaxed);
-            usage.bytes.fetch_sub(answer_bytes(&entry.record), Ordering::Relaxed);
-            self.give_back_room();
-        }
+        self.remove_where(hash(id), |entry| entry.id == *id, usage);
     }
 
     /// Removes expired records, the longest expired first; looks at no other.
     pub(super) fn sweep(&mut self, now: Moment, limit: usize, usage: &Usage) -> usize {
         let mut removed = 0;
         while removed < limit
-            && let Some(&(expires_at, id)) = self.by_expiry.first()
+            && let Some(&(expires_at, hash)) = self.by_expiry.first()
             && expires_at <= now
         {
-            self.remove(&id, usage);
+            self.remove_where(hash, |entry| entry.record.expires_at() == expires_at, usage);
             removed += 1;
         }
         removed
+    }
+
+    fn remove_where(&mut self, hash: u64, is_it: impl Fn(&Entry) -> bool, usage: &Usage) {
+        if let Ok(found) = self.table.find_entry(hash, |entry| is_it(entry)) {
+            let (entry, _) = found.remove();
+            self.by_expiry.remove(&(entry.record.expires_at(), hash));
+            usage.records.fetch_sub(1, Ordering::Relaxed);
+            usage.bytes.fetch_sub(answer_bytes(&entry.record), Ordering::Relaxed);
+            self.give_back_room();
+        }
     }
 
     /// After a flood has expired, its room goes back; a quarter full keeps this rare.

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LINK, LOCATION,
-    RETRY_AFTER, VARY,
+    CACHE_CONTROL, CONNECTION, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderValue, LINK, LOCATION, RETRY_AFTER, VARY,
 };
 use http::{Response, StatusCode};
 use onlyonce_core::{RecordId, Refusal};
@@ -149,9 +148,8 @@ impl Problem {
         self.0.kind.name()
     }
 
-    pub(crate) fn respond<B>(self, request_headers: &HeaderMap, docs: &str) -> Response<ResponseBody<B>> {
+    pub(crate) fn respond<B>(self, language: Language, docs: &str) -> Response<ResponseBody<B>> {
         let Content { kind, why, record, retry_after, retryable, location, members } = *self.0;
-        let language = Language::of(request_headers);
         let text = kind.text(language);
         let (status, name) = (kind.status(), kind.name());
         let instance = format!("urn:uuid:{}", Uuid::new_v4());

@@ -21,7 +21,7 @@ async fn a_request_over_the_limit_is_refused_and_never_bypasses() {
     let service = Setup::new().options(small()).counting().await;
     let problem = service.client.send(post("/pay").key("k").body(vec![b'x'; 1001])).await;
     assert!(problem.assert_problem(413, "request-too-large")["detail"].as_str().unwrap().contains("1000"));
-    assert_eq!(service.ledger.len(), 0);
+    assert_eq!(service.effects(), 0);
     assert_eq!(service.client.send(post("/pay").key("k").body(vec![b'x'; 1000])).await.status, 201);
     // Without a key nothing is read into memory, and so nothing is limited.
     assert_eq!(service.client.send(post("/pay").body(vec![b'x'; 100_000])).await.status, 201);
@@ -37,7 +37,7 @@ async fn a_request_of_unknown_length_over_the_limit_is_refused() {
     let mut answer = String::new();
     socket.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
-    assert_eq!(service.ledger.len(), 0);
+    assert_eq!(service.effects(), 0);
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_request_body_that_does_not_come_is_timed_out_and_nothing_runs() {
     .await;
     let answer = reader.await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("request-timeout"), "{answer}");
-    assert_eq!(service.ledger.len(), 0);
+    assert_eq!(service.effects(), 0);
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn a_client_that_goes_away_while_sending_its_body_leaves_no_record() {
     drop(socket);
     let answer = service.client.send(post("/pay").key("k")).await;
     assert_eq!((answer.status.as_u16(), answer.is_replay()), (201, false));
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn an_answer_at_the_limit_is_stored_and_one_over_it_leaves_a_tombstone() {
             assert_eq!(again.header("location"), Some("/payments/7"));
             assert_eq!(problem["retryable"], false);
         }
-        assert_eq!(service.ledger.len(), 1);
+        assert_eq!(service.effects(), 1);
     }
 }
 
@@ -108,7 +108,7 @@ async fn event_streams_pass_through_and_leave_a_tombstone() {
         assert_eq!(service.client.send(post("/pay").key("k")).await.body, "data: 1\n\n");
         let again = service.client.send(post("/pay").key("k")).await;
         assert_eq!(again.assert_problem(409, "response-not-retained")["original_status"], 200);
-        assert_eq!(service.ledger.len(), 1);
+        assert_eq!(service.effects(), 1);
     }
 }
 
@@ -130,7 +130,7 @@ async fn a_tombstone_is_stored_before_the_first_byte_of_a_stream_goes_out() {
     socket.write_all(b"POST /pay HTTP/1.1\r\nhost: x\r\nidempotency-key: k\r\ncontent-length: 14\r\n\r\n{\"amount\":100}").await.unwrap();
     socket.read_exact(&mut [0; 1]).await.unwrap();
     service.client.send(post("/pay").key("k")).await.assert_problem(409, "response-not-retained");
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_body_still_open_at_the_time_limit_is_passed_on_as_a_stream() {
         .await;
     let client = service.client.clone();
     let first = tokio::spawn(async move { client.send(post("/pay").key("k")).await });
-    eventually("the handler has run", async || service.ledger.len() == 1).await;
+    eventually("the handler has run", async || service.effects() == 1).await;
     let clock = service.clock.clone();
     eventually("the body counts as a stream", async || {
         clock.advance(Duration::from_secs(1));
@@ -161,7 +161,7 @@ async fn a_body_still_open_at_the_time_limit_is_passed_on_as_a_stream() {
     .await;
     assert_eq!(first.await.unwrap().body, "head tail");
     service.client.send(post("/pay").key("k")).await.assert_problem(409, "response-not-retained");
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -174,5 +174,5 @@ async fn an_answer_that_breaks_off_leaves_doubt() {
         .await;
     service.client.send(post("/pay").key("k")).await.assert_problem(500, "handler-failed");
     service.client.send(post("/pay").key("k")).await.assert_problem(409, "outcome-unknown");
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }

@@ -51,7 +51,7 @@ async fn a_duplicate_in_flight_is_told_to_come_back() {
     let first = first.await.unwrap();
     assert_eq!(first.status, 200);
     assert_eq!(service.client.send(post("/pay").key("k")).await.body, first.body);
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn with_wait_duplicates_coalesce_into_one_effect() {
         assert_eq!((answer.status.as_u16(), &answer.body[..]), (200, &b"effect 1"[..]));
         replays += usize::from(answer.is_replay());
     }
-    assert_eq!((service.ledger.len(), replays), (1, 49));
+    assert_eq!((service.effects(), replays), (1, 49));
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn waiting_ends_at_its_limit() {
     second.await.unwrap().assert_problem(409, "in-progress");
     gate.open(1);
     assert_eq!(first.await.unwrap().status, 200);
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn when_the_first_is_released_one_waiter_proceeds_and_the_others_come_back
         *statuses.entry(waiter.await.unwrap().status.as_u16()).or_insert(0) += 1;
     }
     assert_eq!(statuses, HashMap::from([(409, 19), (429, 1)]));
-    assert_eq!(service.ledger.len(), 2);
+    assert_eq!(service.effects(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -163,7 +163,7 @@ async fn ten_thousand_duplicates_of_a_hundred_keys_have_a_hundred_effects() {
             bodies.entry(key).or_default().insert(answer.body);
         }
     }
-    assert_eq!(service.ledger.len(), 100);
+    assert_eq!(service.effects(), 100);
     assert_eq!(first_runs, 100);
     assert_eq!(bodies.len(), 100);
     assert!(bodies.values().all(|answers| answers.len() == 1));

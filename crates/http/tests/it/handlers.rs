@@ -1,9 +1,9 @@
 //! What a handler sees, and what happens when it fails or its client goes away.
 
-use crate::support::Ledger;
 use axum::http::{HeaderMap, Uri};
 use axum::{Extension, Router};
 use onlyonce_core::Permit;
+use onlyonce_testkit::Ledger;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -33,7 +33,7 @@ async fn a_panic_is_answered_and_leaves_doubt() {
         .await;
     service.client.send(post("/pay").key("k")).await.assert_problem(500, "handler-failed");
     service.client.send(post("/pay").key("k")).await.assert_problem(409, "outcome-unknown");
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn a_handler_goes_on_when_its_client_goes_away_and_the_retry_gets_its_answ
     let retry = service.client.send(post("/pay").key("k")).await;
     assert!(retry.is_replay());
     assert_eq!(retry.body, "effect 1");
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]

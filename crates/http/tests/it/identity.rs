@@ -15,7 +15,7 @@ async fn two_tenants_with_the_same_key_never_share_an_answer() {
     let b = service.client.send(post("/pay").key("k").header("x-tenant", "b")).await;
     assert!(!b.is_replay());
     assert_ne!(a.body, b.body);
-    assert_eq!(service.ledger.len(), 2);
+    assert_eq!(service.effects(), 2);
     let again = service.client.send(post("/pay").key("k").header("x-tenant", "a")).await;
     assert!(again.is_replay());
     assert_eq!(again.body, a.body);
@@ -32,7 +32,7 @@ async fn a_caller_that_is_not_known_is_refused_and_nothing_runs() {
         .assert_problem(400, "scope-missing");
     let twice = post("/pay").key("k").header("x-tenant", "a").header("x-tenant", "b");
     service.client.send(twice).await.assert_problem(400, "scope-missing");
-    assert_eq!(service.ledger.len(), 0);
+    assert_eq!(service.effects(), 0);
     // Without a key there is nothing to keep apart.
     assert_eq!(service.client.send(post("/pay")).await.status, 201);
 }
@@ -53,7 +53,7 @@ async fn credentials_that_do_not_hold_are_denied_not_absent() {
         .assert_problem(401, "scope-denied");
     service.client.send(post("/pay").key("k")).await.assert_problem(400, "scope-missing");
     assert_eq!(service.client.send(post("/pay").key("k").header("authorization", "good")).await.status, 201);
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn the_same_key_on_another_method_or_path_is_another_call() {
     service.client.send(post("/a").key("k")).await;
     assert!(!service.client.send(post("/b").key("k")).await.is_replay());
     assert!(!service.client.send(post("/a").method(Method::PATCH).key("k")).await.is_replay());
-    assert_eq!(service.ledger.len(), 3);
+    assert_eq!(service.effects(), 3);
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn nested_routers_do_not_share_records() {
     assert_eq!(service.client.send(post("/a/pay").key("k")).await.body, "a");
     assert_eq!(service.client.send(post("/b/pay").key("k")).await.body, "b");
     assert_eq!(service.client.send(post("/a/pay").key("k")).await.body, "a");
-    assert_eq!(service.ledger.len(), 2);
+    assert_eq!(service.effects(), 2);
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn another_payload_under_the_same_key_is_a_mismatch() {
         let problem = service.client.send(ask).await.assert_problem(422, "payload-mismatch");
         assert_eq!(problem["retryable"], false);
     }
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -137,5 +137,5 @@ async fn a_fingerprint_of_chosen_members_ignores_the_rest() {
     pay(r#"{"amount":2,"to":"x"}"#).await.assert_problem(422, "payload-mismatch");
     pay(r#"{"amount":1}"#).await.assert_problem(422, "payload-mismatch");
     pay("no json").await.assert_problem(400, "body-invalid");
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }

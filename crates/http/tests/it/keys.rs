@@ -16,7 +16,7 @@ async fn quoted_bare_and_parametrised_spellings_are_one_key() {
         assert_eq!(again.body, first.body);
         assert_eq!(again.header("idempotency-key"), Some(spelling));
     }
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn malformed_and_overlong_keys_are_refused_and_nothing_runs() {
     for key in ["", "\"\"", "a b", "a,b", "k;p=1", "\"open", "\"a\" \"b\"", &long] {
         service.client.send(post("/pay").key(key)).await.assert_problem(400, "key-invalid");
     }
-    assert_eq!(service.ledger.len(), 0);
+    assert_eq!(service.effects(), 0);
     let longest = service.client.send(post("/pay").key(&"k".repeat(255))).await;
     assert_eq!(longest.status, 201);
 }
@@ -36,7 +36,7 @@ async fn two_key_headers_are_refused_even_if_they_agree() {
     let service = Setup::new().counting().await;
     let answer = service.client.send(post("/pay").key("same").key("same")).await;
     answer.assert_problem(400, "key-invalid");
-    assert_eq!(service.ledger.len(), 0);
+    assert_eq!(service.effects(), 0);
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn without_a_key_a_request_passes_by_default() {
         assert_eq!(answer.status, 201);
         assert!(answer.header("idempotency-key").is_none());
     }
-    assert_eq!(service.ledger.len(), 2);
+    assert_eq!(service.effects(), 2);
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn without_a_key_a_strict_route_refuses_and_others_do_not() {
     let refused = service.client.send(post("/payments/7")).await.assert_problem(400, "key-missing");
     assert_eq!(refused["retryable"], false);
     assert_eq!(service.client.send(post("/notes")).await.status, 201);
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn only_post_and_patch_are_protected_unless_others_opt_in() {
         for _ in 0..2 {
             service.client.send(post("/x").method(method.clone()).key("k")).await;
         }
-        assert_eq!(service.ledger.len(), effects, "{method}");
+        assert_eq!(service.effects(), effects, "{method}");
     }
 
     let opted = Setup::new()
@@ -84,7 +84,7 @@ async fn only_post_and_patch_are_protected_unless_others_opt_in() {
         for _ in 0..2 {
             opted.client.send(post(path).method(method.clone()).key("k")).await;
         }
-        assert_eq!(opted.ledger.len(), effects, "{method} {path}");
+        assert_eq!(opted.effects(), effects, "{method} {path}");
     }
 }
 
@@ -103,7 +103,7 @@ async fn the_key_may_come_from_the_json_body() {
     service.client.send(order("[]")).await.assert_problem(400, "key-invalid");
     service.client.send(order("null")).await.assert_problem(400, "key-missing");
     service.client.send(post("/orders").body("not json")).await.assert_problem(400, "key-invalid");
-    assert_eq!(service.ledger.len(), 2);
+    assert_eq!(service.effects(), 2);
 }
 
 #[tokio::test]
@@ -118,10 +118,10 @@ async fn the_key_may_come_from_the_query_or_a_form_field() {
         assert_eq!(service.client.send(form.body("item=1&_once=t-1")).await.is_replay(), expect_replay);
     }
     service.client.send(post("/q?request_id=a&request_id=a")).await.assert_problem(400, "key-invalid");
-    assert_eq!(service.ledger.len(), 2);
+    assert_eq!(service.effects(), 2);
     // The same bytes without the form's content type hold no form, and so no key: passed on.
     assert_eq!(service.client.send(post("/f").body("_once=t-1")).await.status, 201);
-    assert_eq!(service.ledger.len(), 3);
+    assert_eq!(service.effects(), 3);
 }
 
 #[tokio::test]
@@ -131,5 +131,5 @@ async fn an_upgrade_is_passed_on_untouched() {
         let ask = post("/chat").key("k").header("connection", "upgrade").header("upgrade", "websocket");
         assert!(!service.client.send(ask).await.is_replay());
     }
-    assert_eq!(service.ledger.len(), 2);
+    assert_eq!(service.effects(), 2);
 }

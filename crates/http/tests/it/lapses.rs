@@ -48,7 +48,7 @@ async fn hold_says_unknown_until_a_person_resolves_it() {
         service.once.resolve(&id, seen.fence, resolution).await.unwrap();
         let answer = service.client.send(post("/pay").key("k")).await;
         assert_eq!((answer.status.as_u16(), &answer.body[..]), (200, expected.as_bytes()));
-        assert_eq!(service.ledger.len(), effects);
+        assert_eq!(service.effects(), effects);
     }
 }
 
@@ -58,12 +58,13 @@ async fn rerun_runs_again() {
     assert_eq!(service.client.send(post("/pay").key("k")).await.status, 500);
     assert_eq!(service.client.send(post("/pay").key("k")).await.body, "done");
     assert!(service.client.send(post("/pay").key("k")).await.is_replay());
-    assert_eq!(service.ledger.len(), 2);
+    assert_eq!(service.effects(), 2);
 }
 
 #[tokio::test]
 async fn ask_waits_for_its_time_and_then_believes_the_hook() {
-    let answers: [(fn() -> Recovery<Response<bytes::Bytes>>, u16, &str, usize); 3] = [
+    type Hook = fn() -> Recovery<Response<bytes::Bytes>>;
+    let answers: [(Hook, u16, &str, usize); 3] = [
         (|| Recovery::Done(Response::new("found it".into())), 200, "found it", 1),
         (|| Recovery::NotDone, 200, "done", 2),
         (|| Recovery::Unknown, 409, "outcome-unknown", 1),
@@ -87,7 +88,7 @@ async fn ask_waits_for_its_time_and_then_believes_the_hook() {
         assert!(String::from_utf8_lossy(&answer.body).contains(expected));
         let again = ask().await;
         assert_eq!(again.status, status);
-        assert_eq!(service.ledger.len(), effects);
+        assert_eq!(service.effects(), effects);
     }
 }
 
@@ -97,7 +98,7 @@ async fn ask_without_a_hook_stays_unknown() {
     service.client.send(post("/pay").key("k")).await;
     service.clock.advance(AFTER);
     service.client.send(post("/pay").key("k")).await.assert_problem(409, "outcome-unknown");
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 /// Serves a handler that waits at a gate, and after it says whether its lease is lost.
@@ -150,7 +151,7 @@ async fn a_lease_is_renewed_while_the_handler_runs_and_runs_out_at_max_run() {
     let again = service.client.send(post("/pay").key("k")).await;
     assert!(again.is_replay());
     assert_eq!(again.body, late.body);
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]

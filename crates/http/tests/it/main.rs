@@ -1,5 +1,7 @@
 //! Every row of the HTTP behaviour, over a real socket. One file an idea; the effect ledger is the judge.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on should stop there")]
+
 mod bodies;
 mod concurrency;
 mod handlers;
@@ -10,6 +12,6 @@ mod lapses;
 mod outcome;
 mod replays;
 mod setup;
-
+mod stores;
 mod support;
 mod wire;

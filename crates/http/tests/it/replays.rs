@@ -44,7 +44,7 @@ async fn a_duplicate_gets_the_same_status_headers_and_bytes() {
         assert_ne!(again.header("date"), first.header("date"));
     }
     assert_eq!(first.header("idempotent-replayed"), None);
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn business_refusals_and_redirects_are_answers() {
         let again = service.client.send(post("/pay").key("k")).await;
         assert!(again.is_replay(), "{status}");
         assert_eq!((again.status, again.header("location")), (first.status, Some("/done")));
-        assert_eq!(service.ledger.len(), 1, "{status}");
+        assert_eq!(service.effects(), 1, "{status}");
     }
 }
 
@@ -97,14 +97,14 @@ async fn answers_that_say_not_now_free_the_key() {
         for effects in 1..=3 {
             let answer = service.client.send(post("/pay").key("k")).await;
             assert_eq!(answer.status, status);
-            assert_eq!(service.ledger.len(), effects, "{status}");
+            assert_eq!(service.effects(), effects, "{status}");
         }
     }
     let service =
         Setup::new().serve(answering(|| (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "1")]))).await;
     for effects in 1..=2 {
         service.client.send(post("/pay").key("k")).await;
-        assert_eq!(service.ledger.len(), effects);
+        assert_eq!(service.effects(), effects);
     }
 }
 
@@ -113,7 +113,7 @@ async fn a_released_key_still_belongs_to_its_payload() {
     let service = Setup::new().serve(answering(|| StatusCode::TOO_MANY_REQUESTS)).await;
     service.client.send(post("/pay").key("k").body("1")).await;
     service.client.send(post("/pay").key("k").body("2")).await.assert_problem(422, "payload-mismatch");
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn server_errors_leave_doubt_and_never_run_again() {
             .send(post("/pay").key("k").body("other"))
             .await
             .assert_problem(422, "payload-mismatch");
-        assert_eq!(service.ledger.len(), 1, "{status}");
+        assert_eq!(service.effects(), 1, "{status}");
     }
 }
 
@@ -145,7 +145,7 @@ async fn a_route_says_what_its_500_means() {
         service.client.send(post("/pay").key("k")).await;
         let again = service.client.send(post("/pay").key("k")).await;
         assert_eq!((again.status.as_u16(), again.is_replay()), (500, replayed));
-        assert_eq!(service.ledger.len(), effects);
+        assert_eq!(service.effects(), effects);
     }
 }
 
@@ -160,7 +160,7 @@ async fn the_handler_decides_with_an_extension() {
         service.client.send(post("/pay").key("k")).await;
         let again = service.client.send(post("/pay").key("k")).await;
         assert_eq!(again.status, second, "{class:?}");
-        assert_eq!(service.ledger.len(), effects, "{class:?}");
+        assert_eq!(service.effects(), effects, "{class:?}");
     }
 }
 
@@ -173,7 +173,7 @@ async fn reject_mode_refuses_every_duplicate_and_stores_no_answer() {
     let problem = service.client.send(post("/pay").key("k")).await.assert_problem(409, "duplicate");
     assert_eq!(problem["retryable"], false);
     service.client.send(post("/pay").key("k").body("other")).await.assert_problem(422, "payload-mismatch");
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -189,5 +189,5 @@ async fn answers_expire_after_completion_and_reading_does_not_prolong_them() {
     }
     service.clock.advance(Duration::from_secs(4));
     assert!(!service.client.send(post("/pay").key("k")).await.is_replay());
-    assert_eq!(service.ledger.len(), 2);
+    assert_eq!(service.effects(), 2);
 }

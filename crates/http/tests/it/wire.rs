@@ -35,7 +35,7 @@ async fn a_replay_does_not_take_the_body_for_the_next_request() {
     exchange(&service, &request).await;
     let replay = exchange(&service, &format!("{request}{request}")).await;
     assert_eq!(replay.matches("idempotent-replayed: true").count(), 2, "{replay}");
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn with_both_length_and_chunks_nothing_behind_the_message_is_a_request() {
         let answer = exchange(&service, &format!("{request}{canary}")).await;
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
     }
-    assert_eq!(service.ledger.len(), 1);
+    assert_eq!(service.effects(), 1);
 }
 
 #[tokio::test]

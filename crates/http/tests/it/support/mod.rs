@@ -2,7 +2,6 @@
 
 mod client;
 mod gate;
-mod ledger;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +10,27 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-pub(crate) use ledger::Ledger;
 use onlyonce_core::{Idempotency, ManualClock, MemoryStore, Settings, Store};
 use onlyonce_http::{IdempotencyLayer, LayerBuilder, Options, ScopeFrom};
+use onlyonce_testkit::Ledger;
 use tokio::net::TcpListener;
 
-pub(crate) use client::{Answer, Client, post};
+pub(crate) use client::{Client, post};
 pub(crate) use gate::Gate;
 
 /// A running service. Its handlers record every effect in the ledger.
 pub(crate) struct Service {
     pub(crate) client: Client,
-    pub(crate) ledger: Ledger,
+    ledger: Ledger,
     pub(crate) once: Idempotency,
     pub(crate) clock: ManualClock,
+}
+
+impl Service {
+    /// How many effects there were.
+    pub(crate) fn effects(&self) -> usize {
+        self.ledger.effects().unwrap().len()
+    }
 }
 
 /// What a test wants of its service.
@@ -78,7 +84,7 @@ impl Setup {
         let once =
             Idempotency::builder_shared(store).clock(clock.clone()).settings(self.settings).build().unwrap();
         let layer = (self.layer)(IdempotencyLayer::builder(once.clone(), self.scope)).build().unwrap();
-        let ledger = Ledger::new();
+        let ledger = Ledger::in_memory();
         let app = routes(ledger.clone()).layer(layer);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = Client::new(listener.local_addr().unwrap());
@@ -107,8 +113,8 @@ pub(crate) fn counting(ledger: Ledger) -> Router {
 /// Records an effect under the key of the request, and says which one it is.
 pub(crate) fn effect(ledger: &Ledger, headers: &HeaderMap, uri: &Uri) -> usize {
     let key = headers.get("idempotency-key").map_or("none", |key| key.to_str().unwrap());
-    ledger.record(&format!("{key} {}", uri.path()));
-    ledger.len()
+    ledger.record(key, uri.path()).unwrap();
+    ledger.effects().unwrap().len()
 }
 
 /// A router whose handlers have one effect and then answer with `answer`.
