@@ -70,7 +70,8 @@ impl Runner for LeaseRunner {
             OnLapse::Rerun => Takeover::Allowed,
             OnLapse::Hold | OnLapse::Ask { .. } => Takeover::Never,
         };
-        for _ in 0..ROUNDS {
+        let mut rounds = 0;
+        while rounds < ROUNDS {
             if let Some(flight) = inner.flights.get(id)
                 && let Some(snapshot) = patience.beside(&flight, intent).await
             {
@@ -90,10 +91,15 @@ impl Runner for LeaseRunner {
             match decide(&snapshot, &intent.fingerprint, intent.settings.rules()) {
                 Decision::Again => {}
                 Decision::TakeOver(fence) => takeover = Takeover::Seen(fence),
+                // Waiting is bounded by its time alone: a short lease ends many waits before their time is over.
                 Decision::InProgress { lease_left }
-                    if patience.beside_store(id, &snapshot, lease_left).await => {}
+                    if patience.beside_store(id, &snapshot, lease_left).await =>
+                {
+                    continue;
+                }
                 _ => return Ok(Start::Taken(snapshot)),
             }
+            rounds += 1;
         }
         inner.store.get(id).await?.map(Start::Taken).ok_or_else(restless)
     }
@@ -146,9 +152,10 @@ impl Inner {
                 other => break other,
             }
         };
-        // Only an ambiguous copy can still be on its way.
+        // Only an ambiguous copy can still be on its way; also when its repeat found somebody else there.
         guard.landed = match &begun {
-            Ok(_) => false,
+            Ok(Begin::Acquired { .. }) => false,
+            Ok(Begin::Taken(_)) => repeats > 0,
             Err(error) => repeats > 0 || error.kind() == ErrorKind::Ambiguous,
         };
         drop(guard);
