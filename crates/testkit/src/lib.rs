@@ -2,6 +2,8 @@
 //!
 //! - [`conformance!`] and [`conformance_inspect!`]: one named test for every [law](laws) of a store.
 //! - [`ModelStore`]: the contract a second time, as plain as can be. With a [`Flaw`] it is a mutant that the laws catch.
+//! - [`FaultyStore`]: loses requests and replies, delays and hangs, by a script or from a seed.
+//! - [`Ledger`] and [`History`]: what really happened, what callers heard, and whether the two fit.
 //!
 //! A store author writes a [`Harness`], which says how to open the store and how its time passes, and one line:
 //!
@@ -36,9 +38,15 @@
 //! # }
 //! ```
 
+mod faulty;
 mod harness;
+mod history;
 pub mod laws;
+mod ledger;
 mod model;
 
+pub use faulty::{Fault, FaultyStore, Op, Rates};
 pub use harness::{Harness, InspectHarness, run_inspect_law, run_law};
+pub use history::{Event, History, Summary, Violations};
+pub use ledger::{Effect, Ledger};
 pub use model::{Flaw, ModelHarness, ModelStore};
