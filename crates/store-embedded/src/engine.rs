@@ -1,0 +1,186 @@
+//! The storage engine, as little of it as is needed. Nothing outside this file knows which one it is, except for the check
+//! of its [journals](crate::journal).
+
+use std::fmt;
+use std::io;
+use std::ops::RangeBounds;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+
+use crate::crash::CrashPoint;
+
+const TREE: &str = "records";
+
+/// How much memory the engine may use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    /// For parts of its files.
+    pub(crate) cache_bytes: u64,
+    /// For what was written last; then it becomes a table. Fixed when the store is made.
+    pub(crate) buffer_bytes: u64,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { cache_bytes: 32 << 20, buffer_bytes: 16 << 20 }
+    }
+}
+
+/// What went wrong in the engine.
+#[derive(Debug)]
+pub(crate) enum EngineError {
+    Io(io::Error),
+    /// The engine can't make sense of what it reads, or gave up with a panic.
+    Damaged(String),
+    /// The engine has stopped writing after a failure in the background.
+    Stopped,
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(cause) => cause.fmt(f),
+            Self::Damaged(what) => write!(f, "the engine can't read its files: {what}"),
+            Self::Stopped => f.write_str("the engine failed in the background, and writes no more"),
+        }
+    }
+}
+
+impl std::error::Error for EngineError {}
+
+impl From<fjall::Error> for EngineError {
+    fn from(cause: fjall::Error) -> Self {
+        match cause {
+            fjall::Error::Io(cause) | fjall::Error::Storage(fjall::LsmError::Io(cause)) => Self::Io(cause),
+            fjall::Error::Poisoned => Self::Stopped,
+            other => Self::Damaged(format!("{other:?}")),
+        }
+    }
+}
+
+/// Some engines panic over damaged files; then the call failed, and no more.
+fn guarded<T>(call: impl FnOnce() -> Result<T, fjall::Error>) -> Result<T, EngineError> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => Ok(result?),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(EngineError::Damaged(text.unwrap_or("it panicked").to_owned()))
+        }
+    }
+}
+
+/// One change of a batch: a key, and its value or its deletion.
+#[derive(Debug)]
+pub(crate) struct Put {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Option<Bytes>,
+}
+
+pub(crate) struct Engine {
+    db: Database,
+    tree: Keyspace,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Makes an empty engine, or opens one.
+    pub(crate) fn open(path: &Path, memory: Memory) -> Result<Self, EngineError> {
+        guarded(|| {
+            let db = Database::builder(path)
+                .cache_size(memory.cache_bytes)
+                .worker_threads(2)
+                .manual_journal_persist(true)
+                .journal_compression(CompressionType::None)
+                .max_journaling_size(256 << 20)
+                .open()?;
+            let options = || KeyspaceCreateOptions::default().max_memtable_size(memory.buffer_bytes);
+            let tree = db.keyspace(TREE, options)?;
+            Ok(Self { db, tree })
+        })
+    }
+
+    /// What must be there before the engine may open: it takes a tree without this file for one that was never finished,
+    /// and deletes it.
+    pub(crate) fn is_whole(path: &Path) -> bool {
+        ["0", "1"].iter().all(|tree| path.join("keyspaces").join(tree).join("current").is_file())
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        guarded(|| Ok(self.tree.get(key)?.map(|value| Bytes::copy_from_slice(&value))))
+    }
+
+    /// Gives every key and value of the range to `visit`, in order, until it has had enough.
+    pub(crate) fn scan<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        mut visit: impl FnMut(&[u8], Bytes) -> Visit,
+    ) -> Result<(), EngineError> {
+        guarded(|| {
+            for pair in self.tree.range(range) {
+                let (key, value) = pair.into_inner()?;
+                if visit(&key, Bytes::copy_from_slice(&value)) == Visit::Enough {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes all changes or none, and returns when they are on disk. Nobody reads them before that.
+    pub(crate) fn commit(&self, puts: Vec<Put>) -> Result<(), EngineError> {
+        self.wait_for_room()?;
+        guarded(|| {
+            let dies_before_sync = CrashPoint::BeforeSync.is_due();
+            let durability = if dies_before_sync { PersistMode::Buffer } else { PersistMode::SyncData };
+            let mut batch = self.db.batch().durability(Some(durability));
+            for Put { key, value } in puts {
+                match value {
+                    Some(value) => batch.insert(&self.tree, key, &value[..]),
+                    None => batch.remove(&self.tree, key),
+                }
+            }
+            batch.commit()?;
+            if dies_before_sync {
+                std::process::abort();
+            }
+            Ok(())
+        })
+    }
+
+    /// Waits while the engine is behind with its tables. It would wait itself, but for ever if its background has died.
+    fn wait_for_room(&self) -> Result<(), EngineError> {
+        while self.tree.sealed_memtable_count() >= 3 || self.tree.l0_table_count() >= 16 {
+            self.db.persist(PersistMode::Buffer)?;
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Gives the room of deleted records back to the disk: rewrites what is alive.
+    pub(crate) fn reclaim(&self) -> Result<(), EngineError> {
+        guarded(|| self.tree.rotate_memtable())?;
+        while self.tree.sealed_memtable_count() > 0 {
+            self.db.persist(PersistMode::Buffer)?;
+            thread::sleep(Duration::from_millis(5));
+        }
+        guarded(|| self.tree.major_compact())
+    }
+}
+
+/// Whether a scan goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Visit {
+    More,
+    Enough,
+}

@@ -1,0 +1,74 @@
+//! What callers ask of the writer, and how it answers.
+
+use onlyonce_core::{AttemptId, Begin, Claim, Fence, RecordId, Settled, Settlement, StoreError};
+use tokio::sync::oneshot::Sender;
+
+pub(crate) type Reply<T> = Sender<Result<T, StoreError>>;
+
+#[derive(Debug)]
+pub(crate) enum Op {
+    Begin {
+        id: RecordId,
+        claim: Claim,
+        reply: Reply<Begin>,
+    },
+    Settle {
+        id: RecordId,
+        attempt: AttemptId,
+        how: Settlement,
+        reply: Reply<Settled>,
+    },
+    Forget {
+        id: RecordId,
+        seen: Fence,
+        reply: Reply<Settled>,
+    },
+    Sweep {
+        limit: usize,
+        reply: Reply<u32>,
+    },
+    /// Take what is queued, and no more.
+    Close,
+}
+
+impl Op {
+    /// Answers without doing anything.
+    pub(super) fn refuse(self, why: impl FnOnce(&'static str) -> StoreError) {
+        // A caller that is gone needs no answer.
+        match self {
+            Self::Begin { reply, .. } => drop(reply.send(Err(why("begin")))),
+            Self::Settle { reply, .. } => drop(reply.send(Err(why("settle")))),
+            Self::Forget { reply, .. } => drop(reply.send(Err(why("forget")))),
+            Self::Sweep { reply, .. } => drop(reply.send(Err(why("sweep")))),
+            Self::Close => {}
+        }
+    }
+}
+
+/// An answer that waits for its batch to be durable.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Begin(Reply<Begin>, Result<Begin, StoreError>),
+    Settled(Reply<Settled>, &'static str, Result<Settled, StoreError>),
+    Swept(Reply<u32>, Result<u32, StoreError>),
+}
+
+impl Answer {
+    pub(super) fn send(self) {
+        match self {
+            Self::Begin(reply, answer) => drop(reply.send(answer)),
+            Self::Settled(reply, _, answer) => drop(reply.send(answer)),
+            Self::Swept(reply, answer) => drop(reply.send(answer)),
+        }
+    }
+
+    /// The batch failed: what was decided may or may not have come about. What had failed before is told as it was.
+    pub(super) fn send_ambiguous(self, why: impl FnOnce(&'static str) -> StoreError) {
+        match self {
+            Self::Begin(reply, Ok(_)) => drop(reply.send(Err(why("begin")))),
+            Self::Settled(reply, call, Ok(_)) => drop(reply.send(Err(why(call)))),
+            Self::Swept(reply, Ok(_)) => drop(reply.send(Err(why("sweep")))),
+            failed => failed.send(),
+        }
+    }
+}
