@@ -147,7 +147,23 @@ impl Call {
         T: Serialize + DeserializeOwned + Send + 'static,
         E: Classify + From<Refusal> + Send + 'static,
     {
-        let task = tokio::spawn(self.run(body).in_current_span());
+        self.run_detached_with(|_| body).await
+    }
+
+    /// As [`run_detached`](Self::run_detached), and the body learns under which [`Permit`] it runs.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_detached_with<T, E, F>(
+        self,
+        body: impl FnOnce(Permit) -> F + Send + 'static,
+    ) -> Result<T, E>
+    where
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: Classify + From<Refusal> + Send + 'static,
+    {
+        let task = tokio::spawn(self.run_with(body).in_current_span());
         task.await.unwrap_or_else(|_| Err(Refusal::unknown().into()))
     }
 

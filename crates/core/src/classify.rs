@@ -20,7 +20,7 @@ pub enum Class {
 /// An error type that knows, for each of its cases, whether it is an answer.
 ///
 /// Only the engineer of the business can decide this, so there is no default. A case that is kept must survive being
-/// stored: `save` and `revive` are called for kept cases only.
+/// stored: `save` and `revive` are called for kept cases only. `#[derive(Classify)]` of the `onlyonce` crate writes all three.
 ///
 /// ```
 /// use onlyonce_core::{Bytes, Class, Classify, codec::CodecError};
@@ -47,6 +47,10 @@ pub enum Class {
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say which of its cases are answers",
+    note = "derive `Classify` for it, with `#[keep]`, `#[release]` or `#[unknown]` on each case"
+)]
 pub trait Classify: Sized {
     /// What becomes of the record.
     fn classify(&self) -> Class;

@@ -17,6 +17,8 @@
 //! Stores do atomicity, [`policy`] does judgement, adapters do translation. Users start at [`Idempotency`]; authors of
 //! stores at [`Store`] and the laws in `onlyonce-testkit`.
 
+#[doc(hidden)]
+pub mod __private;
 mod background;
 mod call;
 mod classify;
