@@ -5,37 +5,21 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use onlyonce::codec::CodecError;
-use onlyonce::{Bytes, Class, Classify, Idempotency, MemoryStore, Refusal};
+use onlyonce::{Classify, Idempotency, MemoryStore, Refusal};
 
-#[derive(Debug)]
+#[derive(Debug, Classify)]
 enum TransferError {
+    #[keep]
     NotEnoughMoney,
+    #[release]
     DatabaseDown,
+    #[unknown]
     Refused(Refusal),
 }
 
 impl From<Refusal> for TransferError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
-    }
-}
-
-impl Classify for TransferError {
-    fn classify(&self) -> Class {
-        match self {
-            Self::NotEnoughMoney => Class::Keep,
-            Self::DatabaseDown => Class::Release,
-            Self::Refused(_) => Class::Unknown,
-        }
-    }
-
-    fn save(&self) -> Result<Bytes, CodecError> {
-        Ok(Bytes::new())
-    }
-
-    fn revive(_: Bytes) -> Result<Self, CodecError> {
-        Ok(Self::NotEnoughMoney)
     }
 }
 
