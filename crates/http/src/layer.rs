@@ -14,7 +14,7 @@ use crate::service::IdempotencyService;
 /// Where a caller may ask what became of its call.
 const OUTCOME_PATH: &str = "/_onlyonce/outcome";
 /// Where problems are described.
-const DOCS: &str = "https://docs.rs/onlyonce-http/latest/onlyonce_http/problem/enum.ProblemKind.html";
+const DOCS: &str = "https://docs.rs/onlyonce-http/latest/onlyonce_http/problem/index.html";
 
 /// Makes the writes of a service idempotent: add it with `.layer(...)` to an axum router, or wrap any tower service.
 ///

@@ -39,6 +39,8 @@
 //! Features: `axum` (default) and `http` for the layer; `macros` (default) for [`macro@idempotent`] and
 //! [`derive(Classify)`](derive@Classify).
 
+#[cfg(feature = "embedded")]
+pub use onlyonce_store_embedded as embedded;
 #[cfg(feature = "http")]
 pub use onlyonce_http as http;
 

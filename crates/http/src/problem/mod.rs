@@ -2,6 +2,41 @@
 //!
 //! Every problem has `type` (`urn:onlyonce:problem:<name>`), `title`, `status`, `detail`, `retryable`, and `instance`,
 //! which also stands in the log. `retryable` says whether sending the same request again, unchanged, may help.
+//!
+//! ## key-missing
+//! 400: the route needs a key.
+//! ## key-invalid
+//! 400: the key can't be used.
+//! ## scope-missing
+//! 400: the request does not say who calls.
+//! ## scope-denied
+//! 401: the credentials do not hold.
+//! ## body-invalid
+//! 400: the body can't be read, or is not what the route needs.
+//! ## query-invalid
+//! 400: the outcome query lacks a parameter.
+//! ## outcome-not-found
+//! 404: no such call is known to this caller.
+//! ## request-timeout
+//! 408: the body did not come in time.
+//! ## in-progress
+//! 409: the same call runs.
+//! ## duplicate
+//! 409: the call was made before, and duplicates are refused.
+//! ## outcome-unknown
+//! 409: nobody knows whether the call had its effect.
+//! ## response-not-retained
+//! 409: the call was done, but its answer was too large to keep.
+//! ## request-too-large
+//! 413: the body is too large.
+//! ## payload-mismatch
+//! 422: the key was used with another payload.
+//! ## handler-failed
+//! 500: the handler failed in a way that leaves doubt.
+//! ## store-unavailable
+//! 503: the store does not answer; nothing ran.
+//! ## record-unreadable
+//! 503: the record of this call can't be read; nothing ran.
 
 mod texts;
 
@@ -191,5 +226,18 @@ impl Problem {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_is_described_where_its_link_points() {
+        for kind in ProblemKind::ALL {
+            let heading = format!("//! ## {}\n//! {}:", kind.name(), kind.status().as_u16());
+            assert!(include_str!("mod.rs").contains(&heading), "{}", kind.name());
+        }
     }
 }

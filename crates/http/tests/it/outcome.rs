@@ -86,3 +86,11 @@ async fn keys_from_elsewhere_are_asked_for_in_the_usual_header_and_the_endpoint_
     let without = Setup::new().layer(|layer| layer.outcome_path(None)).counting().await;
     assert_eq!(without.client.get(QUERY, &[("idempotency-key", "k")]).await.status, 201);
 }
+
+#[tokio::test]
+async fn an_axum_router_without_a_fallback_of_its_own_answers_outcome_queries() {
+    let service =
+        Setup::new().serve(|_| Router::new().route("/pay", axum::routing::post(async || "paid"))).await;
+    service.client.send(post("/pay").key("k")).await;
+    assert_eq!(service.client.get(QUERY, &[("idempotency-key", "k")]).await.json()["state"], "completed");
+}
