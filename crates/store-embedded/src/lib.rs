@@ -36,6 +36,7 @@ mod journal;
 mod keys;
 mod leases;
 mod limits;
+mod manifest;
 mod noted;
 mod open;
 mod open_error;

@@ -9,6 +9,7 @@ use crate::engine::{Engine, EngineError, Memory, Visit};
 use crate::index::Index;
 use crate::journal::{self, JournalError};
 use crate::keys;
+use crate::manifest;
 use crate::noted::Noted;
 use crate::open_error::OpenError;
 use crate::stored::{OpenItem, OpenKind, Tag, Totals, decode_open, decode_record};
@@ -34,6 +35,8 @@ pub(crate) fn open(directory: &Directory, memory: Memory) -> Result<Opened, Open
         }
         JournalError::Damaged(what) => OpenError::damaged(directory.path(), what),
     })?;
+    let manifests = manifest::check(&directory.engine()).map_err(|cause| directory.failed(cause))?;
+    manifests.map_err(|what| OpenError::damaged(directory.path(), what))?;
     CrashPoint::Recovering.pass();
     let engine = Engine::open(&directory.engine(), memory).map_err(|cause| directory.engine_failed(cause))?;
     let totals = totals(&engine, directory, &tag)?;

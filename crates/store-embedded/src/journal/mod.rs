@@ -126,15 +126,16 @@ impl Walk<'_> {
         mentioned: Option<Mentioned>,
         file: &File,
     ) -> Result<(), JournalError> {
-        let readable = self.last.map(|batch| batch.number);
-        let is_one_batch = mentioned.is_none_or(|batches| batches.lowest == batches.highest);
-        let is_next = match (readable, mentioned) {
-            (Some(readable), Some(batches)) => batches.highest == readable + 1,
-            _ => true,
+        let is_torn = match (self.last, mentioned) {
+            // It may mention itself, and its number may be torn too, but nothing may come after it.
+            (Some(last), Some(batches)) => last.number >= self.noted && batches.highest <= last.number + 1,
+            (Some(last), None) => last.number >= self.noted,
+            // The first batch of a journal.
+            (None, Some(batches)) => batches.lowest == batches.highest && batches.highest > self.noted,
+            // Not even a number: the engine's tables tell whether anything is missing.
+            (None, None) => true,
         };
-        let was_noted = readable.is_some_and(|readable| readable < self.noted)
-            || mentioned.is_some_and(|batches| batches.highest <= self.noted);
-        if !is_one_batch || !is_next || was_noted {
+        if !is_torn {
             return Err(self.unreadable(path, end));
         }
         tracing::info!(journal = %path.display(), from = end, "cutting off a write that was never acknowledged");
