@@ -31,7 +31,8 @@ pub struct Settings {
     pub max_run: Duration,
     /// How long a completed record is kept, from completion (24 h).
     pub retain: Duration,
-    /// How long any other record is kept (30 d).
+    /// How long any other record is kept, from its begin or its settlement (30 d). Longer than the longest run, or an
+    /// attempt that died late would leave no trace and run again.
     pub retain_unsettled: Duration,
     /// How long a duplicate waits for the answer of the call that runs (0 s).
     pub wait: Duration,
@@ -71,7 +72,8 @@ impl Settings {
         span("lease", self.lease, MIN_LEASE, DAY)?;
         span("max_run", self.max_run, self.lease, MAX_SPAN)?;
         span("retain", self.retain, Duration::from_millis(1), MAX_SPAN)?;
-        span("retain_unsettled", self.retain_unsettled, self.lease, MAX_SPAN)?;
+        let longest_run = self.max_run.saturating_add(self.lease);
+        span("retain_unsettled", self.retain_unsettled, longest_run, MAX_SPAN)?;
         span("wait", self.wait, Duration::ZERO, MAX_WAIT)?;
         if let OnLapse::Ask { after } = self.on_lapse {
             span("ask_after", after, Duration::from_millis(1), self.retain_unsettled)?;
@@ -114,13 +116,14 @@ mod tests {
     #[test]
     fn zero_and_absurd_spans_are_refused_with_their_name_and_range() {
         type Damage = fn(&mut Settings);
-        let broken: [(&str, Damage); 9] = [
+        let broken: [(&str, Damage); 10] = [
             ("lease", |s| s.lease = Duration::ZERO),
             ("lease", |s| s.lease = Duration::MAX),
             ("max_run", |s| s.max_run = SECOND),
             ("retain", |s| s.retain = Duration::ZERO),
             ("retain", |s| s.retain = Duration::MAX),
             ("retain_unsettled", |s| s.retain_unsettled = SECOND),
+            ("retain_unsettled", |s| s.retain_unsettled = s.max_run),
             ("wait", |s| s.wait = DAY),
             ("ask_after", |s| s.on_lapse = OnLapse::Ask { after: Duration::ZERO }),
             ("max_answer", |s| s.max_answer = 0),
