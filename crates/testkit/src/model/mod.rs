@@ -1,6 +1,7 @@
 //! A second reading of the contract: a map behind a lock, as plain as can be, written without looking at how the other
 //! stores do it. It is the yardstick for random tests, and with a [`Flaw`] the mutant that the laws must catch.
 
+mod begin;
 mod flaw;
 mod harness;
 mod inspect;

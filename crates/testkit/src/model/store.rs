@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onlyonce_core::{
-    Answer, AttemptId, Begin, Claim, Clock, Fence, Over, RecordId, Revision, Settled, Settlement, Snapshot,
-    Store, StoreError, Verdict,
+    Answer, AttemptId, Begin, Claim, Clock, Fence, RecordId, Revision, Settled, Settlement, Snapshot, Store,
+    StoreError, Verdict,
 };
 
 use super::row::{Phase, Row};
-use super::{Flaw, ModelStore, Tables};
+use super::{Flaw, ModelStore};
 
 #[async_trait]
 impl Store for ModelStore {
@@ -162,71 +162,6 @@ impl Store for ModelStore {
 }
 
 impl ModelStore {
-    fn find(&self, tables: &Tables, id: &RecordId) -> Option<Row> {
-        let now = self.now();
-        tables.rows.get(id).filter(|row| !self.is_gone(row, now)).cloned()
-    }
-
-    fn begin_on(&self, tables: &mut Tables, id: RecordId, found: Option<Row>, claim: &Claim) -> Begin {
-        let now = self.now();
-        let Some(row) = found else {
-            return self.write_new(tables, id, None, claim);
-        };
-        let runs = row.phase(now) == Phase::Running;
-        if runs && row.owner == claim.owner && !self.has(Flaw::RepeatedBeginRefused) {
-            let over = if self.has(Flaw::RepeatedBeginForgetsOver) { Over::Nothing } else { row.over };
-            let again = Begin::Acquired { fence: Fence(row.fence), attempt: row.attempts, over };
-            if !self.has(Flaw::RepeatedBeginDoesNotRenew) {
-                tables.rows.insert(id, Row { lease_end: now + claim.lease, ..row });
-            }
-            return again;
-        }
-        if row.yields_to(claim, now, self.flaw) {
-            return self.write_new(tables, id, Some(row), claim);
-        }
-        let shown = row.show(now, self.flaw);
-        if self.has(Flaw::RefusedBeginWrites) {
-            let (label, lease_end) = (claim.label.clone(), row.lease_end.max(now + claim.lease));
-            tables.rows.insert(id, Row { label, lease_end, ..row });
-        }
-        Begin::Taken(shown)
-    }
-
-    fn write_new(&self, tables: &mut Tables, id: RecordId, before: Option<Row>, claim: &Claim) -> Begin {
-        let now = self.now();
-        let last = tables.fences.get(&id).copied().unwrap_or(0);
-        let fence = self.clock.wall_micros().max(last + 1);
-        tables.fences.insert(id, fence);
-        let over = match &before {
-            None => Over::Nothing,
-            Some(row) if row.phase(now) == Phase::Released => Over::Released,
-            Some(_) => Over::Lapsed,
-        };
-        let before = before.as_ref();
-        let attempts = match before {
-            Some(row) if !self.has(Flaw::AttemptsNotCounted) => row.attempts + 1,
-            _ => 1,
-        };
-        let row = Row {
-            payload: claim.fingerprint,
-            label: before
-                .filter(|_| self.has(Flaw::LabelOfFirstAttempt))
-                .map_or_else(|| claim.label.clone(), |row| row.label.clone()),
-            owner: claim.owner,
-            fence,
-            attempts,
-            over,
-            born: before.filter(|_| !self.has(Flaw::AgeResetByTakeover)).map_or(now, |row| row.born),
-            begun: now,
-            lease_end: now + claim.lease,
-            word: None,
-            keep_until: now + claim.retain_unsettled,
-        };
-        tables.rows.insert(id, row);
-        self.tell_waiters();
-        Begin::Acquired { fence: Fence(fence), attempt: attempts, over }
-    }
-
     fn as_stored(&self, verdict: &Verdict) -> Verdict {
         match verdict {
             Verdict::Completed(answer) if self.has(Flaw::AnswersAsText) => {

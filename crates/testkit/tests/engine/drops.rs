@@ -1,5 +1,7 @@
 //! Callers that go away, and bodies that panic.
 
+use std::sync::Arc;
+
 use onlyonce_core::{Answer, Class, OnLapse, Refusal, Settings, StateKind};
 use onlyonce_testkit::{Fault, Op};
 use tokio::sync::oneshot;
@@ -112,15 +114,14 @@ async fn a_call_that_is_never_polled_leaves_nothing() {
 #[tokio::test]
 async fn an_engine_that_goes_away_still_settles_what_was_dropped() {
     let world = World::new();
-    let (memory, id, clock) = (world.memory.clone(), world.id(KEY), world.clock.clone());
+    let (base, id) = (Arc::clone(&world.base), world.id(KEY));
     let mut running = world.run_by_hand(KEY).await;
     running.begun();
     drop((running, world));
     quiet().await;
-    let record = onlyonce_core::Store::get(&*memory, &id).await.unwrap().unwrap();
+    let record = base.get(&id).await.unwrap().unwrap();
     assert_eq!(record.state.kind(), StateKind::Lapsed);
     assert_eq!(record.attempts, 1);
-    drop(clock);
 }
 
 #[tokio::test]

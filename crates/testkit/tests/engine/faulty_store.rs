@@ -102,7 +102,7 @@ async fn the_same_seed_fails_the_same_calls_of_a_record_whatever_goes_on_besides
     const RATES: Rates = Rates { unavailable: 200, request_lost: 100, reply_lost: 100, ..Rates::NONE };
     async fn heard(seed: u64, besides: u8) -> Vec<Option<ErrorKind>> {
         let world = World::new();
-        let faults = FaultyStore::new(world.memory.clone());
+        let faults = FaultyStore::new(world.base.clone());
         faults.at_random(seed, RATES);
         let mut heard = Vec::new();
         for _ in 0..200 {

@@ -1,6 +1,7 @@
 //! What can't be used, and what there is no room for, is refused before anything runs.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use onlyonce_core::{Call, ErrorKind, ManualClock, MemoryStore, Refusal, Settings};
 use onlyonce_testkit::Op;
@@ -43,7 +44,7 @@ async fn an_input_that_has_no_fingerprint_is_refused() {
 async fn a_full_store_lets_nothing_run_and_still_replays() {
     let clock = ManualClock::new();
     let memory = MemoryStore::new().max_records(2).with_clock(clock.clone());
-    let world = World::on(memory, clock, Settings::default());
+    let world = World::on(Arc::new(memory), clock, Settings::default());
     let receipt = world.paid("a").await;
     world.paid("b").await;
     let Refusal::Store(error) = world.refused("c").await else { panic!("there is room") };

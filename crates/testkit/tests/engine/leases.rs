@@ -1,5 +1,6 @@
 //! Keeping a lease while the body runs, and losing it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::{
@@ -78,7 +79,7 @@ async fn the_body_hears_at_its_local_deadline_that_the_lease_is_lost_even_when_r
 async fn the_body_hears_at_once_when_the_store_says_that_the_lease_is_lost() {
     // The store's clock runs ahead of the engine's: by its own, the engine still has two thirds of its lease.
     let (ahead, clock) = (ManualClock::new(), ManualClock::new());
-    let world = World::on(MemoryStore::new().with_clock(ahead.clone()), clock, Settings::default());
+    let world = World::on(Arc::new(MemoryStore::new().with_clock(ahead.clone())), clock, Settings::default());
     let running = world.run_by_hand(KEY).await;
     ahead.advance(LEASE);
     world.pass(LEASE / 3).await;

@@ -1,8 +1,11 @@
 //! Looking at a record, ending a doubt, forgetting, and how long records are kept.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::{Answer, Fence, Refusal, Resolution, Settings, Settled, State, StateKind};
+use onlyonce_core::{
+    Answer, Fence, ManualClock, MemoryStore, Refusal, Resolution, Settings, Settled, State, StateKind,
+};
 use onlyonce_testkit::{Fault, Op};
 
 use crate::world::{Failed, KEY, LEASE, Paid, World, quiet};
@@ -137,14 +140,17 @@ async fn a_doubt_is_kept_for_retain_unsettled_and_not_for_retain() {
 
 #[tokio::test]
 async fn the_engine_sweeps_expired_records_and_goes_on_after_a_failure() {
-    let world = World::with(Settings { retain: Duration::from_secs(10), ..Settings::default() });
+    let clock = ManualClock::new();
+    let memory = Arc::new(MemoryStore::new().with_clock(clock.clone()));
+    let settings = Settings { retain: Duration::from_secs(10), ..Settings::default() };
+    let world = World::on(Arc::clone(&memory) as _, clock, settings);
     for n in 0..200 {
         world.paid(&n.to_string()).await;
     }
     world.faults.next(Op::Sweep, Fault::Unavailable, 1);
-    assert_eq!(world.memory.len(), 200);
+    assert_eq!(memory.len(), 200);
     world.pass(Duration::from_secs(60)).await;
-    assert_eq!((world.faults.calls(Op::Sweep), world.memory.len()), (1, 200));
+    assert_eq!((world.faults.calls(Op::Sweep), memory.len()), (1, 200));
     world.pass(Duration::from_secs(60)).await;
-    assert_eq!(world.memory.len(), 0);
+    assert_eq!(memory.len(), 0);
 }

@@ -2,19 +2,23 @@
 //!
 //! `ONLYONCE_SEEDS` sets how many seeds are tried; a failure names its seed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::{Settings, Store};
-use onlyonce_testkit::{History, Op, Rates};
+use onlyonce_core::{ManualClock, MemoryStore, Settings, Started, Store};
+use onlyonce_testkit::{Fault, Flaw, History, ModelStore, Op, Rates, Summary, Violations};
 use tokio::task::JoinSet;
 
-use crate::world::{Failed, Paid, World, quiet};
+use crate::world::{Failed, Paid, World};
 
 const KEYS: u64 = 24;
 const DUPLICATES: u64 = 6;
 const RETRIES: u64 = 12;
 const DEFAULT_SEEDS: u64 = 6;
-const LEASE: Duration = Duration::from_secs(2);
+/// Of all callers, how many must get an answer.
+const SHARE: f64 = 0.5;
+/// So short that delays and lost renewals let some attempts lapse.
+const LEASE: Duration = Duration::from_millis(900);
 const RATES: Rates = Rates {
     unavailable: 60,
     request_lost: 60,
@@ -32,15 +36,31 @@ fn dice(parts: [u64; 3]) -> u64 {
     })
 }
 
+/// A process that dies right after the effect: nothing that it still wants to tell the store arrives.
+async fn die(world: &World, key: &str) {
+    let dying = world.neighbour();
+    dying.faults.always(Op::Renew, Fault::HangBefore);
+    dying.faults.always(Op::Settle, Fault::HangBefore);
+    if let Ok(Started::Run(mut running)) = dying.once.start(&dying.id(key), &dying.intent(key)).await {
+        running.begun();
+        dying.effect(key).await.unwrap();
+    }
+}
+
 /// One caller: it tries until it has an answer, or hears that there will be none.
 async fn caller(world: World, history: History, seed: u64, number: u64) {
     let key = format!("order-{}", number % KEYS);
     for retry in 0..RETRIES {
         let luck = dice([seed, number, retry]);
-        world.clock_sleep(Duration::from_millis(luck % 400)).await;
+        // All duplicates of a key come at the same time, their retries do not.
+        let pause = if retry == 0 { number % KEYS * 10 } else { luck % 400 };
+        world.clock_sleep(Duration::from_millis(pause)).await;
+        if luck.is_multiple_of(61) {
+            die(&world, &key).await;
+        }
         let (inside, of) = (world.clone(), key.clone());
         let body = async move {
-            inside.clock_sleep(Duration::from_millis(luck % 90)).await;
+            inside.clock_sleep(Duration::from_millis(luck % 1200)).await;
             if luck.is_multiple_of(11) {
                 return Err(Failed::Down);
             }
@@ -66,9 +86,10 @@ async fn caller(world: World, history: History, seed: u64, number: u64) {
     history.refused(&key, "it gave up");
 }
 
-async fn storm(seed: u64) {
-    let wait = Duration::from_millis(500);
-    let world = World::with(Settings { lease: LEASE, wait, ..Settings::default() });
+/// Raises a storm over a store; says what the ledger and the callers make of it.
+async fn storm(seed: u64, base: Arc<dyn Store>, clock: ManualClock) -> Result<Summary, Violations> {
+    let settings = Settings { lease: LEASE, wait: Duration::from_millis(500), ..Settings::default() };
+    let world = World::on(base, clock, settings);
     world.faults.at_random(seed, RATES);
     let elsewhere = world.neighbour();
     elsewhere.faults.at_random(!seed, RATES);
@@ -83,16 +104,12 @@ async fn storm(seed: u64) {
     elsewhere.faults.heal();
     for _ in 0..60 {
         world.pass(LEASE / 2).await;
-        quiet().await;
     }
     for number in 0..KEYS {
         let key = format!("order-{number}");
-        history.ended(&key, world.memory.get(&world.id(&key)).await.unwrap().map(|seen| seen.state.kind()));
+        history.ended(&key, world.kind(&key).await);
     }
-    match history.check(&world.ledger, 0.9).unwrap() {
-        Ok(summary) => println!("seed {seed}: {summary:?}, {} begins", world.faults.calls(Op::Begin)),
-        Err(violations) => panic!("seed {seed}: {violations}"),
-    }
+    history.check(&world.ledger, SHARE).unwrap()
 }
 
 #[tokio::test]
@@ -100,6 +117,24 @@ async fn no_storm_makes_an_effect_happen_twice_or_gives_two_answers() {
     let seeds =
         std::env::var("ONLYONCE_SEEDS").map_or(DEFAULT_SEEDS, |seeds| seeds.parse().expect("a number"));
     for seed in 0..seeds {
-        storm(seed).await;
+        let clock = ManualClock::new();
+        let memory = MemoryStore::new().with_clock(clock.clone());
+        match storm(seed, Arc::new(memory), clock).await {
+            Ok(summary) => println!("seed {seed}: {summary:?}"),
+            Err(violations) => panic!("seed {seed}: {violations}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_storm_shows_what_is_wrong_with_a_flawed_store() {
+    for flaw in [Flaw::TwoAcquirers, Flaw::ExpiresWithLease, Flaw::TakeoverAlwaysAllowed] {
+        let mut found = Vec::new();
+        for seed in 0..3 {
+            let clock = ManualClock::new();
+            let model = ModelStore::new(clock.clone()).with_flaw(flaw);
+            found.extend(storm(seed, Arc::new(model), clock).await.err());
+        }
+        assert!(found.iter().any(|found| found.to_string().contains("2 effects")), "{flaw:?}: {found:?}");
     }
 }

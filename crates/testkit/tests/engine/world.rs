@@ -62,7 +62,7 @@ pub(crate) type Paid = Result<String, Failed>;
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) clock: ManualClock,
-    pub(crate) memory: Arc<MemoryStore>,
+    pub(crate) base: Arc<dyn Store>,
     pub(crate) faults: Arc<FaultyStore>,
     pub(crate) once: Idempotency,
     pub(crate) ledger: Ledger,
@@ -75,23 +75,21 @@ impl World {
 
     pub(crate) fn with(settings: Settings) -> Self {
         let clock = ManualClock::new();
-        Self::on(MemoryStore::new().with_clock(clock.clone()), clock, settings)
+        Self::on(Arc::new(MemoryStore::new().with_clock(clock.clone())), clock, settings)
     }
 
-    pub(crate) fn on(memory: MemoryStore, clock: ManualClock, settings: Settings) -> Self {
-        let memory = Arc::new(memory);
-        let faults = Arc::new(FaultyStore::new(Arc::clone(&memory) as _).with_clock(clock.clone()));
+    pub(crate) fn on(base: Arc<dyn Store>, clock: ManualClock, settings: Settings) -> Self {
+        let faults = Arc::new(FaultyStore::new(Arc::clone(&base)).with_clock(clock.clone()));
         let engine = Idempotency::builder_shared(Arc::clone(&faults) as _).clock(clock.clone());
         let once = engine.settings(settings).build().unwrap();
-        Self { clock, memory, faults, once, ledger: Ledger::in_memory() }
+        Self { clock, base, faults, once, ledger: Ledger::in_memory() }
     }
 
     /// Another process on the same store, without faults of its own.
     pub(crate) fn neighbour(&self) -> Self {
-        let faults = Arc::new(FaultyStore::new(Arc::clone(&self.memory) as _).with_clock(self.clock.clone()));
-        let engine = Idempotency::builder_shared(Arc::clone(&faults) as _).clock(self.clock.clone());
-        let once = engine.settings((**self.once.settings()).clone()).build().unwrap();
-        Self { faults, once, ..self.clone() }
+        let settings = (**self.once.settings()).clone();
+        let other = Self::on(Arc::clone(&self.base), self.clock.clone(), settings);
+        Self { ledger: self.ledger.clone(), ..other }
     }
 
     /// The same engine, treating calls differently.
@@ -165,7 +163,7 @@ impl World {
     }
 
     pub(crate) async fn snapshot(&self, key: &str) -> Option<Snapshot> {
-        self.memory.get(&self.id(key)).await.unwrap()
+        self.base.get(&self.id(key)).await.unwrap()
     }
 
     pub(crate) async fn kind(&self, key: &str) -> Option<StateKind> {
