@@ -49,7 +49,6 @@ struct Shared {
     closed: AtomicBool,
 }
 
-#[derive(Default)]
 struct Schedule {
     chores: BTreeMap<(u64, u64), Arc<dyn Chore>>,
     /// When the task will look next by itself: whoever comes due later need not wake it.
@@ -66,7 +65,7 @@ impl Keeper {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Shared {
             clock,
-            schedule: Mutex::default(),
+            schedule: Mutex::new(Schedule { chores: BTreeMap::new(), sleeping_until: CANCELLED }),
             jobs: Mutex::default(),
             wake: Notify::new(),
             running: AtomicBool::new(false),
@@ -129,8 +128,11 @@ impl Shared {
         let now = self.clock.now().as_micros();
         let later = schedule.chores.split_off(&(now.saturating_add(1), 0));
         let due = std::mem::replace(&mut schedule.chores, later);
-        let next = schedule.chores.first_key_value().map(|((due, _), _)| *due);
-        schedule.sleeping_until = next.unwrap_or(CANCELLED);
+        let first = schedule.chores.first_key_value().map_or(CANCELLED, |((due, _), _)| *due);
+        // Waking for nothing once a while is cheaper than being woken by every chore that is first for a moment.
+        let kept = if schedule.sleeping_until > now { schedule.sleeping_until } else { CANCELLED };
+        schedule.sleeping_until = first.min(kept);
+        let next = Some(schedule.sleeping_until).filter(|next| *next != CANCELLED);
         (due.into_values().collect(), next.map(Moment::from_micros))
     }
 }

@@ -20,6 +20,7 @@ use crate::meter::{Meter, Tally};
 use crate::options::MissingKey;
 use crate::problem::{Problem, ProblemKind};
 use crate::routes::{self, Route};
+use crate::unstoppable::Unstoppable;
 
 /// A request that may have a key, and the service that would answer it.
 pub(crate) struct Call<S> {
@@ -31,7 +32,7 @@ pub(crate) struct Call<S> {
 }
 
 impl<S> Call<S> {
-    /// Reads the body, and hands over to a task of its own, which a client that goes away does not stop.
+    /// Reads the body, and then runs the call to its end, which a client that goes away does not stop.
     pub(crate) async fn answer<B, R>(
         mut self,
         body: B,
@@ -67,15 +68,9 @@ impl<S> Call<S> {
             Err(problem) => return Ok(self.refuse(problem)),
         };
         let exchange = self.exchange(key, &scope, fingerprint);
-        let language = exchange.language;
         let span = tracing::info_span!("onlyonce", record = %exchange.id);
         let request = Request::from_parts(self.parts, RequestBody::read(body));
-        let task = tokio::spawn(exchange.run(self.inner, request).instrument(span));
-        match task.await {
-            Ok(answer) => answer,
-            // The handler's own panics are caught inside. This one is ours, or the runtime is shutting down.
-            Err(_) => Ok(Problem::new(ProblemKind::HandlerFailed).respond(language, &self.shared.docs)),
-        }
+        Unstoppable::new(exchange.run(self.inner, request).instrument(span)).await
     }
 
     async fn read<B>(&mut self, body: B) -> Result<Bytes, Problem>

@@ -1,4 +1,4 @@
-//! The part of a call that runs in a task of its own: start, handler, settle, answer.
+//! The part of a call that nobody can stop: start, handler, settle, answer.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! A tower layer that makes HTTP writes happen at most once and gives every retry the same answer.
 //!
 //! It works with axum, hyper, and any service of `http::Request`. A request with an `Idempotency-Key` is read whole,
-//! digested, and started through [`Idempotency`](onlyonce_core::Idempotency); the handler then runs in a task of its own,
-//! which goes on when the client goes away. A retry gets the stored answer, with `Idempotent-Replayed: true`.
+//! digested, and started through [`Idempotency`](onlyonce_core::Idempotency); the handler then runs to its end, also when the
+//! client goes away. A retry gets the stored answer, with `Idempotent-Replayed: true`.
 //!
 //! ```
 //! use axum::{Router, routing::post};
@@ -38,6 +38,7 @@ mod replay;
 mod routes;
 mod scope;
 mod service;
+mod unstoppable;
 
 pub use answer::StoredAnswer;
 pub use body::{RequestBody, ResponseBody};

@@ -106,7 +106,7 @@ pin_project! {
     enum Way<F, R, E> {
         // Untouched.
         Passed { #[pin] future: F },
-        // Reads the body, then waits for the task that runs the call.
+        // Reads the body, then runs the call.
         Engine { future: Pin<Box<dyn Future<Output = Answer<R, E>> + Send>> },
         Known { response: Option<Response<ResponseBody<R>>> },
     }

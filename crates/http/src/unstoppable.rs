@@ -1,0 +1,54 @@
+//! Work that is finished even if nobody waits for it any more.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::runtime::Handle;
+
+/// A future that goes on in a task of its own when it is dropped half-way: a client that disconnects stops nothing.
+///
+/// While somebody waits it is polled in place: a task for every request would cost more than the rest of the layer.
+pub(crate) struct Unstoppable<F: Future + Send + 'static>
+where
+    F::Output: Send + 'static,
+{
+    future: Option<Pin<Box<F>>>,
+    runtime: Handle,
+}
+
+impl<F: Future + Send + 'static> Unstoppable<F>
+where
+    F::Output: Send + 'static,
+{
+    pub(crate) fn new(future: F) -> Self {
+        Self { future: Some(Box::pin(future)), runtime: Handle::current() }
+    }
+}
+
+impl<F: Future + Send + 'static> Future for Unstoppable<F>
+where
+    F::Output: Send + 'static,
+{
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        // Taken out, so that one that panics is not spawned afterwards.
+        let mut future = self.future.take().expect("a future is not polled after it is ready");
+        let polled = future.as_mut().poll(cx);
+        if polled.is_pending() {
+            self.future = Some(future);
+        }
+        polled
+    }
+}
+
+impl<F: Future + Send + 'static> Drop for Unstoppable<F>
+where
+    F::Output: Send + 'static,
+{
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take() {
+            self.runtime.spawn(future);
+        }
+    }
+}
