@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::builder::Builder;
 use crate::call::Call;
-use crate::clock::{Clock, Moment, SystemClock};
+use crate::clock::Clock;
 use crate::drain::Tracker;
 use crate::error::{InputError, StoreError};
-use crate::keeper::{BoxFuture, Chore, Ticket};
 use crate::key::RecordId;
-use crate::lease_runner::LeaseRunner;
 use crate::record::{
     Answer, AttemptId, Begin, Claim, Fence, Over, Owner, Settled, Settlement, Snapshot, StateKind, Takeover,
     Verdict,
@@ -49,14 +48,18 @@ pub struct Idempotency {
 }
 
 #[derive(Debug)]
-struct Engine {
-    runner: Arc<dyn Runner>,
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    tracker: Tracker,
+pub(crate) struct Engine {
+    pub(crate) runner: Arc<dyn Runner>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) tracker: Tracker,
 }
 
 impl Idempotency {
+    pub(crate) fn assemble(engine: Engine, settings: Settings) -> Self {
+        Self { engine: Arc::new(engine), settings: Arc::new(settings) }
+    }
+
     /// An engine on this store with the default settings.
     #[must_use]
     pub fn new(store: impl Store) -> Self {
@@ -213,107 +216,5 @@ impl From<Resolution> for Verdict {
             Resolution::Happened(answer) => Self::Completed(answer),
             Resolution::DidNotHappen => Self::Released,
         }
-    }
-}
-
-/// Sets up an engine.
-#[derive(Debug)]
-pub struct Builder {
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    settings: Settings,
-    sweep_every: Duration,
-}
-
-impl Builder {
-    fn new(store: Arc<dyn Store>) -> Self {
-        Self {
-            store,
-            clock: Arc::new(SystemClock),
-            settings: Settings::default(),
-            sweep_every: Duration::from_secs(60),
-        }
-    }
-
-    /// How calls are treated unless a handle says otherwise.
-    #[must_use]
-    pub fn settings(mut self, settings: Settings) -> Self {
-        self.settings = settings;
-        self
-    }
-
-    /// Takes time from `clock`.
-    #[must_use]
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
-    }
-
-    /// How often expired records are removed (60 s).
-    #[must_use]
-    pub fn sweep_every(mut self, period: Duration) -> Self {
-        self.sweep_every = period;
-        self
-    }
-
-    /// The engine.
-    ///
-    /// # Errors
-    /// If the settings make no sense.
-    pub fn build(self) -> Result<Idempotency, InputError> {
-        self.settings.validate()?;
-        if self.sweep_every < Duration::from_millis(10) {
-            return Err(InputError::new("sweep_every is below 10 ms: the engine would do nothing but sweep"));
-        }
-        Ok(self.assemble())
-    }
-
-    fn assemble(self) -> Idempotency {
-        let tracker = Tracker::default();
-        let runner = LeaseRunner::new(Arc::clone(&self.store), Arc::clone(&self.clock), tracker.clone());
-        let sweeper = Sweeper {
-            store: Arc::clone(&self.store),
-            clock: Arc::clone(&self.clock),
-            period: self.sweep_every,
-            ticket: Ticket::new(),
-        };
-        runner.keeper().schedule(Arc::new(sweeper), self.clock.now().plus(self.sweep_every));
-        let engine = Engine { runner: Arc::new(runner), store: self.store, clock: self.clock, tracker };
-        Idempotency { engine: Arc::new(engine), settings: Arc::new(self.settings) }
-    }
-}
-
-/// Removes expired records now and then.
-#[derive(Debug)]
-struct Sweeper {
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    period: Duration,
-    ticket: Ticket,
-}
-
-impl Chore for Sweeper {
-    fn ticket(&self) -> &Ticket {
-        &self.ticket
-    }
-
-    fn run(self: Arc<Self>) -> BoxFuture<Option<Moment>> {
-        const BATCH: u32 = 1000;
-        Box::pin(async move {
-            loop {
-                match self.store.sweep(BATCH).await {
-                    Ok(swept) if swept >= BATCH => tokio::task::yield_now().await,
-                    Ok(_) => break,
-                    Err(error) => {
-                        tracing::warn!(
-                            error = &error as &dyn std::error::Error,
-                            "sweeping failed, will retry"
-                        );
-                        break;
-                    }
-                }
-            }
-            Some(self.clock.now().plus(self.period))
-        })
     }
 }

@@ -20,6 +20,7 @@
 #[doc(hidden)]
 pub mod __private;
 mod background;
+mod builder;
 mod call;
 mod classify;
 mod clock;
@@ -45,11 +46,12 @@ mod settings;
 mod store;
 mod value;
 
+pub use builder::Builder;
 pub use bytes::Bytes;
 pub use call::Call;
 pub use classify::{Class, Classify};
 pub use clock::{Clock, ManualClock, Moment, Sleep, SystemClock};
-pub use engine::{Builder, Drained, Idempotency, Resolution};
+pub use engine::{Drained, Idempotency, Resolution};
 pub use error::{ErrorKind, InputError, StoreError};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use key::{Hash16, Key, MAX_KEY_BYTES, Operation, RecordId, Scope};

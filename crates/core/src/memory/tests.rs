@@ -4,7 +4,8 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::fingerprint::Fingerprint;
 use crate::key::{Hash16, Key, Operation, Scope};
-use crate::record::{Answer, Label, Owner, Takeover, Verdict};
+use crate::record::{Answer, Label, Owner, StateKind, Takeover, Verdict};
+use crate::store::{Cursor, Filter, Inspect};
 
 fn id(n: usize) -> RecordId {
     RecordId::of(&Scope::shared(), &Operation::http("POST", "/"), &Key::new(n.to_string()).unwrap())

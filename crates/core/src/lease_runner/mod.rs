@@ -1,0 +1,182 @@
+//! Attempts under leases, on any store: the [`Runner`] that does not need a transaction.
+
+mod attempt;
+mod patience;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+use crate::background;
+use crate::clock::{Clock, Moment};
+use crate::drain::Tracker;
+use crate::error::{ErrorKind, StoreError};
+use crate::flight::{Flight, Flights};
+use crate::keeper::Keeper;
+use crate::key::RecordId;
+use crate::policy::{Decision, OnLapse, decide};
+use crate::record::{AttemptId, Begin, Claim, Owner, Snapshot, Takeover};
+use crate::runner::{Runner, Start};
+use crate::settings::Intent;
+use crate::store::Store;
+use attempt::LeaseAttempt;
+use patience::Patience;
+
+/// How often an ambiguous call is repeated at once, before the caller is told.
+const REPEATS: u32 = 3;
+/// How often a record may move under a start before it gives up.
+const ROUNDS: u32 = 16;
+/// How many duplicates may wait at a time; more are told "in progress" at once.
+const MAX_WAITERS: usize = 10_000;
+
+#[derive(Debug, Clone)]
+pub(crate) struct LeaseRunner(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    keeper: Keeper,
+    flights: Flights,
+    waiters: Semaphore,
+    tracker: Tracker,
+}
+
+impl LeaseRunner {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, tracker: Tracker) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            keeper: Keeper::new(Arc::clone(&clock)),
+            clock,
+            flights: Flights::default(),
+            waiters: Semaphore::new(MAX_WAITERS),
+            tracker,
+        }))
+    }
+
+    pub(crate) fn keeper(&self) -> &Keeper {
+        &self.0.keeper
+    }
+}
+
+#[async_trait]
+impl Runner for LeaseRunner {
+    async fn start(&self, id: &RecordId, intent: &Intent) -> Result<Start, StoreError> {
+        let inner = &self.0;
+        inner.keeper.ensure_running();
+        let visit = inner.tracker.enter().ok_or_else(closed)?;
+        let mut patience = Patience::new(inner, intent);
+        let mut takeover = match intent.settings.on_lapse {
+            OnLapse::Rerun => Takeover::Allowed,
+            OnLapse::Hold | OnLapse::Ask { .. } => Takeover::Never,
+        };
+        let mut rounds = 0;
+        while rounds < ROUNDS {
+            if let Some(flight) = inner.flights.get(id)
+                && let Some(snapshot) = patience.beside(&flight, intent).await
+            {
+                return Ok(Start::Taken(snapshot));
+            }
+            let snapshot = match inner.begin(id, intent, takeover).await? {
+                (Begin::Acquired { fence, attempt, over }, owner, sent) => {
+                    let attempt_id = AttemptId { owner, fence: Some(fence) };
+                    let backend = (Arc::clone(&inner.store), Arc::clone(&inner.clock));
+                    let flight =
+                        Flight::new(*id, attempt_id, (fence, attempt), intent.clone(), sent, backend);
+                    let attempt = LeaseAttempt::new(Arc::clone(inner), Arc::new(flight), over, visit);
+                    return Ok(Start::Run(Box::new(attempt)));
+                }
+                (Begin::Taken(snapshot), ..) => snapshot,
+            };
+            match decide(&snapshot, &intent.fingerprint, intent.settings.rules()) {
+                Decision::Again => {}
+                Decision::TakeOver(fence) => takeover = Takeover::Seen(fence),
+                // Waiting is bounded by its time alone: a short lease ends many waits before their time is over.
+                Decision::InProgress { lease_left }
+                    if patience.beside_store(id, &snapshot, lease_left).await =>
+                {
+                    continue;
+                }
+                _ => return Ok(Start::Taken(snapshot)),
+            }
+            rounds += 1;
+        }
+        inner.store.get(id).await?.map(Start::Taken).ok_or_else(restless)
+    }
+
+    async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
+        self.0.store.get(id).await
+    }
+}
+
+fn closed() -> StoreError {
+    StoreError::unavailable(
+        "onlyonce",
+        "start",
+        "the engine is closing; send the call to another instance or retry later",
+    )
+}
+
+fn restless() -> StoreError {
+    StoreError::unavailable("onlyonce", "start", "the record kept changing; retry")
+}
+
+impl Inner {
+    /// One begin, repeated while it is ambiguous: the owner makes that safe.
+    async fn begin(
+        &self,
+        id: &RecordId,
+        intent: &Intent,
+        takeover: Takeover,
+    ) -> Result<(Begin, Owner, Moment), StoreError> {
+        let settings = &intent.settings;
+        let claim = Claim {
+            owner: Owner::random(),
+            fingerprint: intent.fingerprint,
+            lease: settings.lease,
+            retain_unsettled: settings.retain_unsettled,
+            takeover,
+            label: intent.label.clone(),
+        };
+        // The lease counts from the first copy that may have landed.
+        let sent = self.clock.now();
+        let mut guard = BeginGuard { inner: self, id, claim: &claim, landed: true };
+        let mut repeats = 0;
+        let begun = loop {
+            match self.store.begin(id, &claim).await {
+                Err(error) if error.kind() == ErrorKind::Ambiguous && repeats < REPEATS => {
+                    tracing::warn!(record = %id, error = &error as &dyn std::error::Error, "begin is repeated");
+                    repeats += 1;
+                    self.clock.sleep(background::backoff(repeats)).await;
+                }
+                other => break other,
+            }
+        };
+        // Only an ambiguous copy can still be on its way; also when its repeat found somebody else there.
+        guard.landed = match &begun {
+            Ok(Begin::Acquired { .. }) => false,
+            Ok(Begin::Taken(_)) => repeats > 0,
+            Err(error) => repeats > 0 || error.kind() == ErrorKind::Ambiguous,
+        };
+        drop(guard);
+        begun.map(|begun| (begun, claim.owner, sent))
+    }
+}
+
+/// Undoes a begin whose reply nobody heard: because it stayed ambiguous, or because its caller was dropped.
+struct BeginGuard<'a> {
+    inner: &'a Inner,
+    id: &'a RecordId,
+    claim: &'a Claim,
+    landed: bool,
+}
+
+impl Drop for BeginGuard<'_> {
+    fn drop(&mut self) {
+        if self.landed {
+            let job = background::undo_begin(&self.inner.store, &self.inner.clock, *self.id, self.claim);
+            self.inner.keeper.finish_later(Box::pin(job));
+        }
+    }
+}
