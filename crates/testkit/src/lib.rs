@@ -41,8 +41,6 @@
 mod faulty;
 mod harness;
 mod history;
-#[cfg(unix)]
-pub mod kill;
 pub mod laws;
 mod ledger;
 mod model;
@@ -50,7 +48,5 @@ mod model;
 pub use faulty::{Fault, FaultyStore, Op, Rates};
 pub use harness::{Harness, InspectHarness, run_inspect_law, run_law};
 pub use history::{Event, History, Summary, Violations};
-#[cfg(unix)]
-pub use kill::{KillReport, KillTest};
 pub use ledger::{Effect, Ledger};
 pub use model::{Flaw, ModelHarness, ModelStore};
