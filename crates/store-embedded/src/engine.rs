@@ -13,6 +13,8 @@ use bytes::Bytes;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use crate::crash::CrashPoint;
+use crate::keys::Key;
+use crate::stored::Sealed;
 
 const TREE: &str = "records";
 
@@ -78,8 +80,8 @@ fn guarded<T>(call: impl FnOnce() -> Result<T, fjall::Error>) -> Result<T, Engin
 /// One change of a batch: a key, and its value or its deletion.
 #[derive(Debug)]
 pub(crate) struct Put {
-    pub(crate) key: Vec<u8>,
-    pub(crate) value: Option<Bytes>,
+    pub(crate) key: Key,
+    pub(crate) value: Option<Sealed>,
 }
 
 pub(crate) struct Engine {
@@ -144,10 +146,16 @@ impl Engine {
             let dies_before_sync = CrashPoint::BeforeSync.is_due();
             let durability = if dies_before_sync { PersistMode::Buffer } else { PersistMode::SyncData };
             let mut batch = self.db.batch().durability(Some(durability));
+            let mut bytes = Vec::new();
             for Put { key, value } in puts {
                 match value {
-                    Some(value) => batch.insert(&self.tree, key, &value[..]),
-                    None => batch.remove(&self.tree, key),
+                    Some(value) => {
+                        bytes.clear();
+                        bytes.extend_from_slice(&value.body);
+                        bytes.extend_from_slice(&value.checksum);
+                        batch.insert(&self.tree, &key[..], &bytes[..]);
+                    }
+                    None => batch.remove(&self.tree, &key[..]),
                 }
             }
             batch.commit()?;

@@ -66,7 +66,7 @@ impl Index {
     /// What is to be written after records have left a list.
     pub(crate) fn tidy(&mut self, batch: u64) -> Option<Put> {
         let list = self.lists.get_mut(&batch)?;
-        let key = keys::open_list(batch).to_vec();
+        let key = keys::open_list(batch);
         if list.left == 0 {
             self.lists.remove(&batch);
             return Some(Put { key, value: None });
@@ -126,7 +126,7 @@ mod tests {
         }
         index.leave(&item(5).id);
         let rewritten = index.tidy(1).unwrap();
-        assert_eq!(decode_open(&rewritten.key, rewritten.value.unwrap()).unwrap(), items[6..]);
+        assert_eq!(decode_open(&rewritten.key, rewritten.value.unwrap().to_bytes()).unwrap(), items[6..]);
         index.leave(&item(6).id);
         assert!(index.tidy(1).is_none());
         index.leave(&item(7).id);

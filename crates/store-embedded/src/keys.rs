@@ -19,10 +19,51 @@ pub(crate) const OPEN: u8 = b'u';
 /// Before the expiry of a list of completed records.
 pub(crate) const EXPIRY: u8 = b'e';
 
-pub(crate) fn record(id: &RecordId) -> [u8; 33] {
-    let mut key = [RECORD; 33];
-    key[1..].copy_from_slice(id.as_bytes());
-    key
+/// A key, without an allocation of its own: there are several in every batch for every caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    bytes: [u8; 33],
+    length: u8,
+}
+
+impl Key {
+    fn new(parts: &[&[u8]]) -> Self {
+        let mut key = Self { bytes: [0; 33], length: 0 };
+        for part in parts {
+            let start = usize::from(key.length);
+            key.bytes[start..start + part.len()].copy_from_slice(part);
+            key.length += part.len() as u8;
+        }
+        key
+    }
+
+    /// A key read back from the tree, unless it is none of ours.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() <= 33).then(|| Self::new(&[bytes]))
+    }
+}
+
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+impl std::ops::Deref for Key {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.as_ref()
+    }
+}
+
+/// The key of the last batch.
+pub(crate) fn last() -> Key {
+    Key::new(&[LAST])
+}
+
+pub(crate) fn record(id: &RecordId) -> Key {
+    Key::new(&[&[RECORD], id.as_bytes()])
 }
 
 /// The id within the key of a record.
@@ -32,10 +73,8 @@ pub(crate) fn record_id(key: &[u8]) -> Option<RecordId> {
     (*prefix == RECORD).then(|| RecordId::from_bytes(id))
 }
 
-pub(crate) fn open_list(batch: u64) -> [u8; 9] {
-    let mut key = [OPEN; 9];
-    key[1..].copy_from_slice(&batch.to_be_bytes());
-    key
+pub(crate) fn open_list(batch: u64) -> Key {
+    Key::new(&[&[OPEN], &batch.to_be_bytes()])
 }
 
 /// The batch within the key of a list of open records.
@@ -45,17 +84,14 @@ pub(crate) fn open_list_batch(key: &[u8]) -> Option<u64> {
     (*prefix == OPEN).then(|| u64::from_be_bytes(batch))
 }
 
-pub(crate) fn expiry_list(first: u64, batch: u64) -> [u8; 17] {
-    let mut key = [EXPIRY; 17];
-    key[1..9].copy_from_slice(&first.to_be_bytes());
-    key[9..].copy_from_slice(&batch.to_be_bytes());
-    key
+pub(crate) fn expiry_list(first: u64, batch: u64) -> Key {
+    Key::new(&[&[EXPIRY], &first.to_be_bytes(), &batch.to_be_bytes()])
 }
 
 /// The first expiry and the batch within the key of a list of completed records.
 pub(crate) fn expiry_list_parts(key: &[u8]) -> Option<(u64, u64)> {
     let key = <&[u8; 17]>::try_from(key).ok()?;
-    let number = |at: usize| key[at..at + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let number = |at: usize| key[at..at + 8].iter().fold(0, |number, byte| (number << 8) | u64::from(*byte));
     (key[0] == EXPIRY).then(|| (number(1), number(9)))
 }
 
@@ -76,7 +112,7 @@ mod tests {
 
     #[test]
     fn lists_are_in_the_order_of_expiry() {
-        assert!(expiry_list(255, 9) < expiry_list(256, 1));
-        assert!(expiry_list(256, 1) < expiry_list(256, 2));
+        assert!(expiry_list(255, 9)[..] < expiry_list(256, 1)[..]);
+        assert!(expiry_list(256, 1)[..] < expiry_list(256, 2)[..]);
     }
 }

@@ -5,7 +5,7 @@
 //! something, whatever the journal itself looks like.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
 use crate::stored::{self, Tag};
@@ -38,9 +38,20 @@ impl Noted {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&number);
         bytes[8..].copy_from_slice(&stored::checksum(&self.tag, &number));
-        self.file.seek(SeekFrom::Start(0))?;
-        self.file.write_all(&bytes)
+        write_at_start(&mut self.file, &bytes)
     }
+}
+
+#[cfg(unix)]
+fn write_at_start(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, 0)
+}
+
+#[cfg(not(unix))]
+fn write_at_start(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    use std::io::{Seek, SeekFrom, Write};
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(bytes)
 }
 
 fn read(tag: &Tag, bytes: &[u8]) -> Option<u64> {

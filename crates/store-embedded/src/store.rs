@@ -1,5 +1,6 @@
 //! The store itself: what callers hold.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -71,6 +72,7 @@ impl EmbeddedStore {
             totals,
             tag,
             limits: builder.limits,
+            running: HashMap::new(),
             swept_to: 0,
             deleted: 0,
             reclaim,

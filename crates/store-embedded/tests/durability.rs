@@ -171,6 +171,33 @@ async fn begin_together(store: &Arc<EmbeddedStore>, records: std::ops::Range<u64
 }
 
 #[tokio::test]
+async fn sweeps_of_any_size_go_through_all_that_has_expired() {
+    for limit in [1, 7, 1024, 5_000] {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = TwoClocks::new();
+        let store = Arc::new(with_clock(directory.path(), &clock));
+        for start in [0, 20, 40] {
+            let begun = begin_together(&store, start..start + 20).await;
+            for (n, attempt) in (start..).zip(&begun).skip(5) {
+                settle(&*store, n, attempt, Verdict::Completed(answer(n))).await.unwrap();
+            }
+            clock.pass(Duration::from_micros(1));
+        }
+        complete(&*store, 99).await.unwrap();
+        // The completed ones first, then those that never were.
+        for (passes, expired) in [(HOUR - Duration::from_micros(1), 45), (HOUR, 1), (24 * HOUR, 15)] {
+            clock.pass(passes);
+            let mut swept = Vec::new();
+            while swept.last().is_none_or(|swept| *swept == limit) {
+                swept.push(store.sweep(limit).await.unwrap());
+            }
+            assert_eq!(swept.iter().sum::<u32>(), expired, "{swept:?}");
+        }
+        assert_eq!(store.count().await.unwrap(), [].into());
+    }
+}
+
+#[tokio::test]
 async fn many_callers_share_the_writer_and_each_gets_its_own_answer() {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(EmbeddedStore::builder(directory.path()).queue(4).open().unwrap());

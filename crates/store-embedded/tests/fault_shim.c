@@ -80,6 +80,14 @@ ssize_t writev(int fd, const struct iovec *parts, int n) {
     return is_fd_below(fd) && fails("write") ? -1 : real(fd, parts, n);
 }
 
+#define PWRITE(name, offset_type)                                                     \
+    ssize_t name(int fd, const void *bytes, size_t n, offset_type at) {               \
+        ssize_t (*real)(int, const void *, size_t, offset_type) = dlsym(RTLD_NEXT, #name); \
+        return is_fd_below(fd) && fails("write") ? -1 : real(fd, bytes, n, at);        \
+    }
+PWRITE(pwrite, off_t)
+PWRITE(pwrite64, off64_t)
+
 int fsync(int fd) {
     int (*real)(int) = dlsym(RTLD_NEXT, "fsync");
     return is_fd_below(fd) && fails("sync") ? -1 : real(fd);

@@ -118,7 +118,7 @@ impl Disk {
     /// How many calls of a kind the work takes when nothing fails.
     fn calls(&self, records: std::ops::Range<u64>, op: &str) -> u64 {
         let log = self.work(records, op, 0, 0, "once");
-        log.lines().filter_map(|line| line.strip_prefix("count ")).last().unwrap().parse().unwrap()
+        log.lines().filter_map(|line| line.strip_prefix("count ")).next_back().unwrap().parse().unwrap()
     }
 
     /// Opens on a disk that is well again, and looks at everything that was acknowledged.

@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_mention_is_found_wherever_it_lies() {
         let tag = *b"0123456789abcdef";
-        let mention = Totals { batch: 42, ..Totals::default() }.encode(&tag);
+        let mention = Totals { batch: 42, ..Totals::default() }.encode(&tag).to_bytes();
         for at in [0, 1, CHUNK - 30, CHUNK - 20, CHUNK - 1, CHUNK, CHUNK + 5] {
             let mut bytes = vec![0; at];
             bytes.extend_from_slice(&mention);

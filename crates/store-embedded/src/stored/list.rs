@@ -5,7 +5,7 @@ use bytes::Bytes;
 use onlyonce_core::RecordId;
 use onlyonce_core::codec::{Reader, Writer};
 
-use super::{Damage, VERSION, array, invalid, seal, unseal};
+use super::{Damage, Sealed, VERSION, array, invalid, seal, unseal};
 
 /// A completed record and when it expires, on the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) struct OpenItem {
     pub(crate) kind: OpenKind,
 }
 
-pub(crate) fn encode_due(key: &[u8], items: &[Due]) -> Bytes {
+pub(crate) fn encode_due(key: &[u8], items: &[Due]) -> Sealed {
     let mut body = Writer::with_capacity(b'E', VERSION, items.len() * 48 + 16).number(items.len() as u64);
     for item in items {
         body = body.bytes(item.id.as_bytes()).number(item.expires);
@@ -51,7 +51,7 @@ pub(crate) fn decode_due(key: &[u8], bytes: Bytes) -> Result<Vec<Due>, Damage> {
     Ok(items)
 }
 
-pub(crate) fn encode_open(key: &[u8], items: &[OpenItem]) -> Bytes {
+pub(crate) fn encode_open(key: &[u8], items: &[OpenItem]) -> Sealed {
     let mut body = Writer::with_capacity(b'U', VERSION, items.len() * 56 + 16).number(items.len() as u64);
     for item in items {
         let kind = match item.kind {
@@ -91,13 +91,13 @@ mod tests {
     fn lists_read_back_under_their_own_key_only() {
         let id = RecordId::from_bytes([9; 32]);
         let due = [Due { id, expires: 0 }, Due { id, expires: u64::MAX }];
-        let bytes = encode_due(b"key", &due);
+        let bytes = encode_due(b"key", &due).to_bytes();
         assert_eq!(decode_due(b"key", bytes.clone()).unwrap(), due);
         assert!(decode_due(b"other", bytes).is_err());
 
         let kinds = [OpenKind::Unsettled, OpenKind::Released, OpenKind::Unknown];
         let open = kinds.map(|kind| OpenItem { id, created: 7, expires: u64::MAX, kind });
-        let bytes = encode_open(b"key", &open);
+        let bytes = encode_open(b"key", &open).to_bytes();
         assert_eq!(decode_open(b"key", bytes.clone()).unwrap(), open);
         assert!(decode_due(b"key", bytes).is_err());
     }

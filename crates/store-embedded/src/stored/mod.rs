@@ -47,12 +47,29 @@ impl From<CodecError> for Damage {
     }
 }
 
+/// A value to be written, and its checksum, which follows it on disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Sealed {
+    pub(crate) body: Bytes,
+    pub(crate) checksum: [u8; CHECKSUM_BYTES],
+}
+
+impl Sealed {
+    pub(crate) fn len(&self) -> usize {
+        self.body.len() + CHECKSUM_BYTES
+    }
+
+    /// The bytes as they will be on disk.
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        [&self.body[..], &self.checksum].concat().into()
+    }
+}
+
 /// Adds the checksum. The key is part of it, so that a value found under another key is damage too.
-fn seal(key: &[u8], body: Writer) -> Bytes {
-    let mut bytes = Vec::from(body.finish());
-    let checksum = checksum(key, &bytes);
-    bytes.extend_from_slice(&checksum);
-    bytes.into()
+fn seal(key: &[u8], body: Writer) -> Sealed {
+    let body = body.finish();
+    let checksum = checksum(key, &body);
+    Sealed { body, checksum }
 }
 
 fn unseal(key: &[u8], mut bytes: Bytes) -> Result<Bytes, Damage> {

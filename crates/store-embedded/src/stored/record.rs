@@ -5,10 +5,10 @@ use onlyonce_core::codec::{Reader, Writer};
 use onlyonce_core::machine::Record;
 use onlyonce_core::{Answer, Fence, Fingerprint, Hash16, Label, Moment, Over, Owner, RecordId, Verdict};
 
-use super::{Damage, VERSION, array, invalid, moment, seal, small, unseal};
+use super::{Damage, Sealed, VERSION, array, invalid, moment, seal, small, unseal};
 
 /// A record, its times on the wall clock.
-pub(crate) fn encode_record(id: &RecordId, record: &Record) -> Bytes {
+pub(crate) fn encode_record(id: &RecordId, record: &Record) -> Sealed {
     let over = match record.over {
         Over::Nothing => 0,
         Over::Released => 1,
@@ -111,7 +111,7 @@ mod tests {
     fn every_record_reads_back() {
         let id = RecordId::from_bytes([9; 32]);
         for record in all() {
-            assert_eq!(decode_record(&id, encode_record(&id, &record)).unwrap(), record);
+            assert_eq!(decode_record(&id, encode_record(&id, &record).to_bytes()).unwrap(), record);
         }
     }
 
@@ -119,7 +119,7 @@ mod tests {
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let id = RecordId::from_bytes([9; 32]);
         for record in all() {
-            let bytes = encode_record(&id, &record);
+            let bytes = encode_record(&id, &record).to_bytes();
             for bit in 0..bytes.len() * 8 {
                 let mut damaged = bytes.to_vec();
                 damaged[bit / 8] ^= 1 << (bit % 8);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_record_under_the_id_of_another_is_damage() {
-        let bytes = encode_record(&RecordId::from_bytes([9; 32]), &record(None));
+        let bytes = encode_record(&RecordId::from_bytes([9; 32]), &record(None)).to_bytes();
         assert!(decode_record(&RecordId::from_bytes([8; 32]), bytes).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use onlyonce_core::codec::{Reader, Writer};
 
-use super::{Damage, VERSION, array, invalid, seal, unseal};
+use super::{Damage, Sealed, VERSION, array, invalid, seal, unseal};
 
 /// What is true after a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,7 +22,7 @@ pub(crate) type Tag = [u8; TAG_BYTES];
 
 impl Totals {
     /// The number right after the tag has a fixed width, so that it can be read where the rest is torn.
-    pub(crate) fn encode(&self, tag: &Tag) -> Bytes {
+    pub(crate) fn encode(&self, tag: &Tag) -> Sealed {
         let body = Writer::with_capacity(b'N', VERSION, 64)
             .bytes(tag)
             .bytes(&self.batch.to_le_bytes())
@@ -57,7 +57,7 @@ mod tests {
     fn totals_read_back_and_the_number_is_found_in_torn_bytes() {
         let tag = [5; TAG_BYTES];
         let totals = Totals { batch: 1 << 40, last_fence: 7, records: 3 };
-        let bytes = totals.encode(&tag);
+        let bytes = totals.encode(&tag).to_bytes();
         assert_eq!(Totals::decode(&tag, bytes.clone()).unwrap(), totals);
         assert!(Totals::decode(&[6; TAG_BYTES], bytes.clone()).is_err());
         let at = bytes.windows(TAG_BYTES).position(|window| window == tag).unwrap();

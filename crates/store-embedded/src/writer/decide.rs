@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use bytes::Bytes;
 use onlyonce_core::machine::{self, Record, Step};
 use onlyonce_core::{
     AttemptId, Begin, Claim, ErrorKind, Fence, RecordId, Settled, Settlement, StoreError, Verdict,
@@ -10,8 +9,10 @@ use onlyonce_core::{
 
 use super::Writer;
 use super::op::{Answer, Op};
+use crate::keys::Key;
 use crate::leases::Lease;
 use crate::shared::BACKEND;
+use crate::stored::Sealed;
 use crate::time::Now;
 
 /// What a batch will change.
@@ -19,7 +20,7 @@ use crate::time::Now;
 pub(super) struct Decided {
     pub(super) touched: HashMap<RecordId, Touched>,
     /// Lists that a sweep went through: what is left of them.
-    pub(super) lists: BTreeMap<Vec<u8>, Option<Bytes>>,
+    pub(super) lists: BTreeMap<Key, Option<Sealed>>,
     /// Leases to end when the batch is durable.
     pub(super) ended: Vec<(RecordId, Fence)>,
     pub(super) deleted: u64,
@@ -88,10 +89,13 @@ impl Writer {
     ) -> Result<Found, StoreError> {
         let (existed, record) = match decided.touched.get(id) {
             Some(touched) => (touched.existed, touched.record.clone()),
-            None => {
-                let stored = self.shared.load(id, call)?;
-                (stored.is_some(), stored)
-            }
+            None => match self.running.get(id) {
+                Some(record) => (true, Some(record.clone())),
+                None => {
+                    let stored = self.shared.load(id, call)?;
+                    (stored.is_some(), stored)
+                }
+            },
         };
         let (lease, now) = self.shared.leases.look(id, &self.shared.time);
         let record = record.map(|record| self.shared.time.with_lease(record, lease, now));

@@ -9,11 +9,13 @@ mod op;
 mod plan;
 mod sweep;
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use onlyonce_core::StoreError;
+use onlyonce_core::machine::Record;
+use onlyonce_core::{RecordId, StoreError};
 use tokio::sync::mpsc::Receiver;
 
 use crate::crash::CrashPoint;
@@ -29,6 +31,9 @@ pub(crate) use op::Op;
 /// One batch takes no more operations than this, so that nobody waits for too many others.
 const MAX_BATCH: usize = 1024;
 
+/// So many records that run are kept in memory; beyond that they are read.
+const MAX_RUNNING: usize = 16_384;
+
 /// Deletions after which it is worth to reclaim room, if they are also half of what is left.
 const WORTH_RECLAIMING: u64 = 50_000;
 
@@ -39,6 +44,9 @@ pub(crate) struct Writer {
     pub(crate) totals: Totals,
     pub(crate) tag: Tag,
     pub(crate) limits: Limits,
+    /// Records that were begun last and are not settled, as they are on disk: a settlement need not read what was written
+    /// a moment ago.
+    pub(crate) running: HashMap<RecordId, Record>,
     /// No list of completed records begins before this.
     pub(crate) swept_to: u64,
     /// Deletions since room was last reclaimed.
@@ -110,8 +118,15 @@ impl Writer {
         for (id, fence) in &decided.ended {
             self.shared.leases.end(id, *fence);
         }
-        for id in decided.touched.keys() {
-            self.shared.leases.wake(id);
+        if self.running.len() > MAX_RUNNING {
+            self.running.clear();
+        }
+        for (id, touched) in decided.touched {
+            self.shared.leases.wake(&id);
+            match touched.record {
+                Some(record) if record.settled.is_none() => self.running.insert(id, record),
+                _ => self.running.remove(&id),
+            };
         }
         decided.answers.into_iter().for_each(op::Answer::send);
         CrashPoint::AfterAnswer.pass();

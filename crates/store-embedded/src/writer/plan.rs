@@ -18,7 +18,7 @@ const LIST_SPAN_MICROS: u64 = 1_000_000;
 pub(super) fn puts(decided: &mut Decided, totals: &mut Totals, tag: &Tag, index: &mut Index) -> Vec<Put> {
     totals.batch += 1;
     let mut puts = Vec::with_capacity(decided.touched.len() + decided.lists.len() + 8);
-    puts.push(Put { key: keys::LAST.to_vec(), value: None });
+    puts.push(Put { key: keys::last(), value: None });
     let mut opened = Vec::new();
     let mut completed = Vec::new();
     let mut left = BTreeSet::new();
@@ -29,7 +29,7 @@ pub(super) fn puts(decided: &mut Decided, totals: &mut Totals, tag: &Tag, index:
         puts.extend(record(id, touched));
     }
     if !opened.is_empty() {
-        let key = keys::open_list(totals.batch).to_vec();
+        let key = keys::open_list(totals.batch);
         let value = Some(encode_open(&key, &opened));
         puts.push(Put { key, value });
         index.enter(totals.batch, &opened, opened.len());
@@ -53,7 +53,7 @@ fn sort(id: RecordId, touched: &Touched, opened: &mut Vec<OpenItem>, completed: 
 
 fn record(id: &RecordId, touched: &Touched) -> Option<Put> {
     let value = touched.record.as_ref().map(|record| encode_record(id, record));
-    (value.is_some() || touched.existed).then(|| Put { key: keys::record(id).to_vec(), value })
+    (value.is_some() || touched.existed).then(|| Put { key: keys::record(id), value })
 }
 
 /// One list for the records that expire at about the same time.
@@ -72,7 +72,7 @@ fn due_lists(mut completed: Vec<Due>, batch: u64) -> Vec<Put> {
 
 /// The list of these records, which come in the order of their expiry.
 pub(super) fn due_list(list: &[Due], batch: u64) -> Put {
-    let key = keys::expiry_list(list.first().map_or(0, |due| due.expires), batch).to_vec();
+    let key = keys::expiry_list(list.first().map_or(0, |due| due.expires), batch);
     let value = Some(encode_due(&key, list));
     Put { key, value }
 }
@@ -86,8 +86,10 @@ mod tests {
     fn records_that_expire_together_share_a_list() {
         let due = |n: u8, expires| Due { id: RecordId::from_bytes([n; 32]), expires };
         let lists = due_lists(vec![due(1, 9_000_000), due(2, 10), due(3, 1_000_010), due(4, 1_000_011)], 7);
-        let lists: Vec<_> =
-            lists.into_iter().map(|put| decode_due(&put.key, put.value.unwrap()).unwrap()).collect();
+        let lists: Vec<_> = lists
+            .into_iter()
+            .map(|put| decode_due(&put.key, put.value.unwrap().to_bytes()).unwrap())
+            .collect();
         let expected =
             [vec![due(2, 10), due(3, 1_000_010)], vec![due(4, 1_000_011)], vec![due(1, 9_000_000)]];
         assert_eq!(lists, expected);

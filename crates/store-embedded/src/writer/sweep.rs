@@ -8,7 +8,7 @@ use super::Writer;
 use super::decide::{Decided, Found};
 use super::plan::due_list;
 use crate::engine::Visit;
-use crate::keys;
+use crate::keys::{self, Key};
 use crate::shared::Shared;
 use crate::stored::{Due, decode_due};
 
@@ -17,7 +17,7 @@ const DAMAGED: usize = 1024;
 
 /// A list of completed records of which some are due.
 struct DueList {
-    key: Vec<u8>,
+    key: Key,
     batch: u64,
     items: Vec<Due>,
 }
@@ -61,8 +61,8 @@ impl Writer {
     fn sweep_completed(&mut self, limit: usize, decided: &mut Decided) -> Result<usize, StoreError> {
         let now = self.shared.time.now().wall.as_micros();
         let mut swept = 0;
-        let mut swept_to = now;
-        for list in self.due_lists(now, limit, decided)? {
+        let (lists, mut swept_to) = self.due_lists(now, limit, decided)?;
+        for list in lists {
             let mut kept = Vec::new();
             for due in &list.items {
                 if swept == limit {
@@ -101,17 +101,24 @@ impl Writer {
         true
     }
 
-    /// Lists with at least `limit` records that are due, if there are so many.
-    fn due_lists(&self, now: u64, limit: usize, decided: &Decided) -> Result<Vec<DueList>, StoreError> {
+    /// Lists with at least `limit` records that are due, if there are so many, and up to which time these are all.
+    fn due_lists(
+        &self,
+        now: u64,
+        limit: usize,
+        decided: &Decided,
+    ) -> Result<(Vec<DueList>, u64), StoreError> {
         // What an earlier sweep of this batch has left.
-        let rests = decided.lists.iter().filter_map(|(key, value)| DueList::read(key, value.clone()?));
+        let rests =
+            decided.lists.iter().filter_map(|(key, value)| DueList::read(key, value.as_ref()?.to_bytes()));
         let mut lists: Vec<_> =
             rests.filter(|list| list.items.iter().any(|due| due.expires <= now)).collect();
+        let mut complete_to = now;
         let mut found: usize = lists.iter().map(|list| list.items.len()).sum();
         // Starts where the last sweep ended: what lies before was deleted, but the engine would go through it all again.
         let range = keys::expiry_list(self.swept_to.min(now), 0)..=keys::expiry_list(now, u64::MAX);
         let scanned = self.shared.engine.scan(range, |key, value| {
-            if !decided.lists.contains_key(key) {
+            if Key::read(key).is_none_or(|key| !decided.lists.contains_key(&key)) {
                 match DueList::read(key, value) {
                     Some(list) => {
                         found += list.items.len();
@@ -122,10 +129,14 @@ impl Writer {
                     }
                 }
             }
-            if found < limit { Visit::More } else { Visit::Enough }
+            if found < limit {
+                return Visit::More;
+            }
+            complete_to = keys::expiry_list_parts(key).map_or(0, |(first, _)| first);
+            Visit::Enough
         });
         scanned.map_err(|cause| Shared::engine_error("sweep", cause))?;
-        Ok(lists)
+        Ok((lists, complete_to))
     }
 }
 
@@ -133,6 +144,6 @@ impl DueList {
     fn read(key: &[u8], value: Bytes) -> Option<Self> {
         let (_, batch) = keys::expiry_list_parts(key)?;
         let items = decode_due(key, value).ok()?;
-        Some(Self { key: key.to_vec(), batch, items })
+        Some(Self { key: Key::read(key)?, batch, items })
     }
 }
