@@ -4,6 +4,7 @@
 //! - [`ModelStore`]: the contract a second time, as plain as can be. With a [`Flaw`] it is a mutant that the laws catch.
 //! - [`FaultyStore`]: loses requests and replies, delays and hangs, by a script or from a seed.
 //! - [`Ledger`] and [`History`]: what really happened, what callers heard, and whether the two fit.
+//! - [`KillTest`](kill): a process that makes calls is killed, paused and restarted; nothing may happen twice.
 //!
 //! A store author writes a [`Harness`], which says how to open the store and how its time passes, and one line:
 //!
@@ -41,6 +42,8 @@
 mod faulty;
 mod harness;
 mod history;
+#[cfg(unix)]
+pub mod kill;
 pub mod laws;
 mod ledger;
 mod model;
@@ -48,5 +51,7 @@ mod model;
 pub use faulty::{Fault, FaultyStore, Op, Rates};
 pub use harness::{Harness, InspectHarness, run_inspect_law, run_law};
 pub use history::{Event, History, Summary, Violations};
+#[cfg(unix)]
+pub use kill::{KillReport, KillTest};
 pub use ledger::{Effect, Ledger};
 pub use model::{Flaw, ModelHarness, ModelStore};

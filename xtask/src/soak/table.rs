@@ -36,9 +36,9 @@ pub(super) const SOAKS: &[Soak] = &[
     },
     Soak {
         name: "kills",
-        title: "The embedded store is killed at random and at each crash point",
+        title: "The engine on the embedded store is killed at random",
         package: "onlyonce-store-embedded",
-        filter: "test(kill)",
+        filter: "test(killed_at_random)",
         variable: "ONLYONCE_KILLS",
         count: 1_000,
     },
