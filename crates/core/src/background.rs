@@ -1,21 +1,65 @@
-//! Store calls that nobody waits for: repeated until the store has answered, without a storm.
+//! Repeating store calls, without a storm: a few times while somebody waits, until it is answered when nobody does.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, StoreError};
 use crate::key::RecordId;
-use crate::record::{AttemptId, Claim, Settled, Settlement, Takeover, Verdict};
+use crate::record::{AttemptId, Begin, Claim, Settled, Settlement, Takeover, Verdict};
 use crate::store::Store;
 
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The pause before the given repeat (from 1): doubling, with full jitter, so that many callers do not march in step.
-pub(crate) fn backoff(repeat: u32) -> Duration {
+fn backoff(repeat: u32) -> Duration {
     let ceiling = SHORTEST.saturating_mul(1 << repeat.min(16)).min(LONGEST);
     SHORTEST / 2 + ceiling.mul_f64(rand::random::<f64>())
+}
+
+/// How often a call is repeated at once, before the caller is told.
+const REPEATS: u32 = 3;
+
+/// Begins, and repeats that while it is ambiguous: the owner makes it safe. Also says how often it was repeated.
+pub(crate) async fn insist_on_begin(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    id: &RecordId,
+    claim: &Claim,
+) -> (Result<Begin, StoreError>, u32) {
+    let mut repeats = 0;
+    loop {
+        match store.begin(id, claim).await {
+            Err(error) if error.kind() == ErrorKind::Ambiguous && repeats < REPEATS => {
+                tracing::warn!(record = %id, error = &error as &dyn std::error::Error, "begin is repeated");
+                repeats += 1;
+                clock.sleep(backoff(repeats)).await;
+            }
+            other => return (other, repeats),
+        }
+    }
+}
+
+/// Settles, and repeats that while it may help.
+pub(crate) async fn insist_on_settle(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    id: &RecordId,
+    attempt: &AttemptId,
+    how: &Settlement,
+) -> Result<Settled, StoreError> {
+    let mut repeats = 0;
+    loop {
+        match store.settle(id, attempt, how).await {
+            Err(error) if error.kind() != ErrorKind::Rejected && repeats < REPEATS => {
+                tracing::warn!(record = %id, error = &error as &dyn std::error::Error, "settle is repeated");
+                repeats += 1;
+                clock.sleep(backoff(repeats)).await;
+            }
+            other => return other,
+        }
+    }
 }
 
 /// Settles until it is applied or lost. `None` if the store refuses for good.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::background;
 use crate::builder::Builder;
 use crate::call::Call;
 use crate::clock::Clock;
@@ -132,14 +133,14 @@ impl Idempotency {
     /// Ends the doubt about a lapsed record that was seen at fence `seen`. Lost if it has moved on since.
     ///
     /// # Errors
-    /// If the store fails; repeating it is safe.
+    /// If the store fails. Then look again before deciding again: the record may have moved to a new fence.
     pub async fn resolve(
         &self,
         id: &RecordId,
         seen: Fence,
         resolution: Resolution,
     ) -> Result<Settled, StoreError> {
-        let store = &self.engine.store;
+        let (store, clock) = (&self.engine.store, &self.engine.clock);
         let Some(snapshot) = store.get(id).await? else { return Ok(Settled::Lost) };
         if snapshot.fence != seen || snapshot.state.kind() != StateKind::Lapsed {
             return Ok(Settled::Lost);
@@ -152,7 +153,10 @@ impl Idempotency {
             takeover: Takeover::Seen(seen),
             label: snapshot.label,
         };
-        let (fence, verdict, told) = match store.begin(id, &claim).await? {
+        let (fence, verdict, told) = match background::insist_on_begin(&**store, &**clock, id, &claim)
+            .await
+            .0?
+        {
             Begin::Taken(_) => return Ok(Settled::Lost),
             Begin::Acquired { fence, over: Over::Lapsed, .. } => (fence, resolution.into(), Settled::Applied),
             // It expired in between: what was to be resolved is gone, and what this made instead is given back.
@@ -163,7 +167,8 @@ impl Idempotency {
             Verdict::Released | Verdict::Unknown(_) => self.settings.retain_unsettled,
         };
         let attempt = AttemptId { owner: claim.owner, fence: Some(fence) };
-        let settled = store.settle(id, &attempt, &Settlement { verdict, retain }).await?;
+        let how = Settlement { verdict, retain };
+        let settled = background::insist_on_settle(&**store, &**clock, id, &attempt, &how).await?;
         Ok(if settled == Settled::Applied { told } else { Settled::Lost })
     }
 

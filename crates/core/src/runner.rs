@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::error::StoreError;
 use crate::key::RecordId;
 use crate::lease::Permit;
-use crate::record::{Over, Settlement, Snapshot};
+use crate::record::{Answer, Over, Settlement, Snapshot};
 use crate::settings::Intent;
 
 /// Something that can start attempts. Adapters use it through [`Idempotency`](crate::Idempotency).
@@ -44,6 +44,11 @@ pub trait Attempt: fmt::Debug + Send {
 
     /// What it was begun over.
     fn over(&self) -> Over;
+
+    /// What was seen of the attempt that this one took over, if anything.
+    fn evidence(&self) -> Answer {
+        Answer::none()
+    }
 
     /// From now on the effect may have happened.
     fn polled(&mut self);

@@ -217,8 +217,9 @@ impl Asking {
                     OnLapse::Ask { after } => Some(after),
                     OnLapse::Hold | OnLapse::Rerun => None,
                 };
-                let prior = Prior::Refused(Refusal::Unknown { evidence: Answer::none(), retry_after });
-                (self.0.unknown(Answer::none()).await?, prior)
+                let evidence = self.0.attempt.evidence();
+                let prior = Prior::Refused(Refusal::Unknown { evidence: evidence.clone(), retry_after });
+                (self.0.unknown(evidence).await?, prior)
             }
         };
         Ok(Started::Prior(match finished {

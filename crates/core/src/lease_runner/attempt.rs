@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Inner, REPEATS};
+use super::Inner;
 use crate::background;
 use crate::drain::Visit;
-use crate::error::{ErrorKind, StoreError};
+use crate::error::StoreError;
 use crate::flight::Flight;
 use crate::keeper::Chore;
 use crate::lease::Permit;
-use crate::record::{Over, Settled, Settlement, Verdict};
+use crate::record::{Answer, Over, Settled, Settlement, Verdict};
 use crate::runner::{Attempt, Finish};
 
 /// An attempt whose lease is renewed until it is settled or dropped.
@@ -22,6 +22,8 @@ pub(super) struct LeaseAttempt {
     flight: Arc<Flight>,
     permit: Permit,
     over: Over,
+    /// What was seen of the attempt that this one took over, if it was looked at.
+    evidence: Answer,
     polled: bool,
     /// What a settle that is under way wants: dropped half-way, it is finished in the background.
     wanted: Option<Settlement>,
@@ -30,7 +32,12 @@ pub(super) struct LeaseAttempt {
 }
 
 impl LeaseAttempt {
-    pub(super) fn new(inner: Arc<Inner>, flight: Arc<Flight>, over: Over, visit: Visit) -> Self {
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        flight: Arc<Flight>,
+        (over, evidence): (Over, Answer),
+        visit: Visit,
+    ) -> Self {
         let permit = Permit::new(flight.id, flight.fence, flight.number, Some(Arc::clone(&flight.lease)));
         inner.flights.insert(&flight);
         inner.keeper.schedule(Arc::clone(&flight) as _, flight.first_renewal());
@@ -40,24 +47,11 @@ impl LeaseAttempt {
             flight,
             permit,
             over,
+            evidence,
             polled: false,
             wanted: None,
             visit: Some(visit),
             retain_unsettled,
-        }
-    }
-
-    async fn settle_now(&self, how: &Settlement) -> Result<Settled, StoreError> {
-        let mut tries = 0;
-        loop {
-            match self.inner.store.settle(&self.flight.id, &self.flight.attempt, how).await {
-                Err(error) if tries < REPEATS && error.kind() != ErrorKind::Rejected => {
-                    tracing::warn!(record = %self.flight.id, error = &error as &dyn std::error::Error, "settle is repeated");
-                    tries += 1;
-                    self.inner.clock.sleep(background::backoff(tries)).await;
-                }
-                other => return other,
-            }
         }
     }
 
@@ -78,13 +72,20 @@ impl Attempt for LeaseAttempt {
         self.over
     }
 
+    fn evidence(&self) -> Answer {
+        self.evidence.clone()
+    }
+
     fn polled(&mut self) {
         self.polled = true;
     }
 
     async fn settle(mut self: Box<Self>, how: Settlement) -> Result<Finish, StoreError> {
         self.wanted = Some(how.clone());
-        match self.settle_now(&how).await {
+        let (store, clock) = (&*self.inner.store, &*self.inner.clock);
+        let settled =
+            background::insist_on_settle(store, clock, &self.flight.id, &self.flight.attempt, &how).await;
+        match settled {
             Ok(Settled::Applied) => {
                 self.flight.settled(how);
                 self.land();
@@ -110,7 +111,11 @@ impl Drop for LeaseAttempt {
         let Some(visit) = self.visit.take() else { return };
         let doubtful = self.polled || self.over == Over::Lapsed;
         let how = self.wanted.take().unwrap_or_else(|| Settlement {
-            verdict: if doubtful { Verdict::Unknown(Default::default()) } else { Verdict::Released },
+            verdict: if doubtful {
+                Verdict::Unknown(std::mem::take(&mut self.evidence))
+            } else {
+                Verdict::Released
+            },
             retain: self.retain_unsettled,
         });
         let (inner, flight) = (Arc::clone(&self.inner), Arc::clone(&self.flight));

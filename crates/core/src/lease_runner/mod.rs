@@ -16,15 +16,13 @@ use crate::flight::{Flight, Flights};
 use crate::keeper::Keeper;
 use crate::key::RecordId;
 use crate::policy::{Decision, OnLapse, decide};
-use crate::record::{AttemptId, Begin, Claim, Owner, Snapshot, Takeover};
+use crate::record::{Answer, AttemptId, Begin, Claim, Owner, Snapshot, State, Takeover};
 use crate::runner::{Runner, Start};
 use crate::settings::Intent;
 use crate::store::Store;
 use attempt::LeaseAttempt;
 use patience::Patience;
 
-/// How often an ambiguous call is repeated at once, before the caller is told.
-const REPEATS: u32 = 3;
 /// How often a record may move under a start before it gives up.
 const ROUNDS: u32 = 16;
 /// How many duplicates may wait at a time; more are told "in progress" at once.
@@ -71,6 +69,7 @@ impl Runner for LeaseRunner {
             OnLapse::Rerun => Takeover::Allowed,
             OnLapse::Hold | OnLapse::Ask { .. } => Takeover::Never,
         };
+        let mut evidence = Answer::none();
         let mut rounds = 0;
         while rounds < ROUNDS {
             if let Some(flight) = inner.flights.get(id)
@@ -84,14 +83,20 @@ impl Runner for LeaseRunner {
                     let backend = (Arc::clone(&inner.store), Arc::clone(&inner.clock));
                     let flight =
                         Flight::new(*id, attempt_id, (fence, attempt), intent.clone(), sent, backend);
-                    let attempt = LeaseAttempt::new(Arc::clone(inner), Arc::new(flight), over, visit);
+                    let attempt =
+                        LeaseAttempt::new(Arc::clone(inner), Arc::new(flight), (over, evidence), visit);
                     return Ok(Start::Run(Box::new(attempt)));
                 }
                 (Begin::Taken(snapshot), ..) => snapshot,
             };
             match decide(&snapshot, &intent.fingerprint, intent.settings.rules()) {
                 Decision::Again => {}
-                Decision::TakeOver(fence) => takeover = Takeover::Seen(fence),
+                Decision::TakeOver(fence) => {
+                    takeover = Takeover::Seen(fence);
+                    if let State::Lapsed { evidence: seen, .. } = snapshot.state {
+                        evidence = seen;
+                    }
+                }
                 // Waiting is bounded by its time alone: a short lease ends many waits before their time is over.
                 Decision::InProgress { lease_left }
                     if patience.beside_store(id, &snapshot, lease_left).await =>
@@ -142,17 +147,7 @@ impl Inner {
         // The lease counts from the first copy that may have landed.
         let sent = self.clock.now();
         let mut guard = BeginGuard { inner: self, id, claim: &claim, landed: true };
-        let mut repeats = 0;
-        let begun = loop {
-            match self.store.begin(id, &claim).await {
-                Err(error) if error.kind() == ErrorKind::Ambiguous && repeats < REPEATS => {
-                    tracing::warn!(record = %id, error = &error as &dyn std::error::Error, "begin is repeated");
-                    repeats += 1;
-                    self.clock.sleep(background::backoff(repeats)).await;
-                }
-                other => break other,
-            }
-        };
+        let (begun, repeats) = background::insist_on_begin(&*self.store, &*self.clock, id, &claim).await;
         // Only an ambiguous copy can still be on its way; also when its repeat found somebody else there.
         guard.landed = match &begun {
             Ok(Begin::Acquired { .. }) => false,

@@ -77,6 +77,18 @@ async fn a_resolution_is_lost_on_what_runs_is_done_is_absent_or_has_moved_on() {
 }
 
 #[tokio::test]
+async fn a_resolution_goes_through_although_replies_are_lost() {
+    let world = World::new();
+    world.lapse(KEY).await;
+    let seen = fence(&world).await;
+    world.faults.next(Op::Begin, Fault::ReplyLost, 2);
+    world.faults.next(Op::Settle, Fault::ReplyLost, 2);
+    let resolved = world.in_time(resolve(&world, seen, Resolution::DidNotHappen)).await;
+    assert_eq!(resolved, Settled::Applied);
+    assert_eq!(world.kind(KEY).await, Some(StateKind::Released));
+}
+
+#[tokio::test]
 async fn a_zombie_can_not_overwrite_what_a_person_resolved() {
     let world = World::new();
     let (receipt, answer) = stored_receipt(&world).await;
