@@ -175,14 +175,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives the room of deleted records back to the disk: rewrites what is alive.
-    pub(crate) fn reclaim(&self) -> Result<(), EngineError> {
+    /// Rewrites what is alive, without what was deleted.
+    pub(crate) fn compact(&self) -> Result<(), EngineError> {
+        self.write_tables()?;
+        guarded(|| self.tree.major_compact())
+    }
+
+    /// Makes a table of what was written last.
+    pub(crate) fn write_tables(&self) -> Result<(), EngineError> {
         guarded(|| self.tree.rotate_memtable())?;
         while self.tree.sealed_memtable_count() > 0 {
             self.db.persist(PersistMode::Buffer)?;
             thread::sleep(Duration::from_millis(5));
         }
-        guarded(|| self.tree.major_compact())
+        Ok(())
     }
 }
 

@@ -18,6 +18,7 @@ use crate::builder::Builder;
 use crate::directory::Directory;
 use crate::open::{self, Opened};
 use crate::open_error::OpenError;
+use crate::reclaim;
 use crate::shared::{BACKEND, Shared};
 use crate::time::Time;
 use crate::writer::{Op, Writer};
@@ -65,7 +66,7 @@ impl EmbeddedStore {
         let Opened { engine, index, totals, tag, noted } = open::open(&directory, builder.memory)?;
         let shared = Arc::new(Shared::new(engine, index, Time::new(builder.clock), directory));
         let (queue, ops) = mpsc::channel(builder.queue);
-        let (reclaim, reclaims) = sync_channel(1);
+        let (wishes, reclaims) = sync_channel(1);
         let writer = Writer {
             shared: shared.clone(),
             noted,
@@ -75,18 +76,12 @@ impl EmbeddedStore {
             running: HashMap::new(),
             swept_to: 0,
             deleted: 0,
-            reclaim,
+            reclaim: wishes,
         };
         let failed = |cause| OpenError::io(&builder.path, cause);
         let reclaimer = thread::Builder::new().name("onlyonce-reclaim".into());
-        let shared_too = shared.clone();
-        let reclaimer = reclaimer.spawn(move || {
-            while reclaims.recv().is_ok() {
-                if let Err(cause) = shared_too.engine.reclaim() {
-                    tracing::warn!(%cause, "room of deleted records could not be reclaimed");
-                }
-            }
-        });
+        let (shared_too, weak_queue) = (shared.clone(), queue.downgrade());
+        let reclaimer = reclaimer.spawn(move || reclaim::run(&shared_too, &reclaims, &weak_queue));
         let writer = thread::Builder::new().name("onlyonce-writer".into()).spawn(move || writer.run(ops));
         let threads = Mutex::new(vec![writer.map_err(failed)?, reclaimer.map_err(failed)?]);
         Ok(Self { shared, queue: Some(queue), threads })

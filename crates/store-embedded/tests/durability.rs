@@ -286,3 +286,44 @@ async fn an_answer_beyond_the_limit_is_rejected_and_the_call_can_still_be_settle
     assert_eq!(store.settle(&id(7), &attempt, &how).await.unwrap_err().kind(), ErrorKind::Rejected);
     settle(&store, 7, &attempt, Verdict::Released).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn disk_use_follows_what_is_alive() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = TwoClocks::new();
+    let builder = EmbeddedStore::builder(directory.path()).with_clock(clock.clone()).buffer_bytes(1 << 20);
+    let store = Arc::new(builder.open().unwrap());
+    let tasks: Vec<_> = (0..256)
+        .map(|task| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for n in (task..12_000).step_by(256) {
+                    complete(&*store, n).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let tables = directory.path().join("engine/keyspaces");
+    let full = disk_bytes(&tables);
+    assert!(full > 8 << 20, "only {full} bytes");
+    clock.pass(HOUR);
+    for n in 20_000..20_100 {
+        complete(&*store, n).await.unwrap();
+    }
+    assert_eq!(store.sweep(u32::MAX).await.unwrap(), 12_000);
+    // Room is reclaimed in the background.
+    for _ in 0..200 {
+        if disk_bytes(&tables) < full / 3 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let left = disk_bytes(&tables);
+    assert!(left < full / 3, "{left} of {full} bytes are left");
+    for n in 20_000..20_100 {
+        assert_eq!(show(&*store, n).await, Shown::AsAcknowledged);
+    }
+}

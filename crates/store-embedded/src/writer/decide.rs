@@ -24,6 +24,8 @@ pub(super) struct Decided {
     /// Leases to end when the batch is durable.
     pub(super) ended: Vec<(RecordId, Fence)>,
     pub(super) deleted: u64,
+    /// Somebody wants a batch even if it changes nothing.
+    pub(super) is_wanted: bool,
     pub(super) answers: Vec<Answer>,
 }
 
@@ -57,7 +59,7 @@ pub(super) struct Found {
 
 impl Decided {
     pub(super) fn is_empty(&self) -> bool {
-        self.touched.is_empty() && self.lists.is_empty()
+        self.touched.is_empty() && self.lists.is_empty() && !self.is_wanted
     }
 
     pub(super) fn set(&mut self, id: RecordId, existed: bool, record: Option<Record>) {
@@ -76,6 +78,10 @@ impl Writer {
                 Answer::Settled(reply, "forget", self.forget(id, seen, decided))
             }
             Op::Sweep { limit, reply } => Answer::Swept(reply, self.sweep(limit, decided)),
+            Op::Touch { reply } => {
+                decided.is_wanted = true;
+                Answer::Swept(reply, Ok(0))
+            }
             Op::Close => return,
         };
         decided.answers.push(answer);

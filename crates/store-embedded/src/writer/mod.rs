@@ -35,7 +35,7 @@ const MAX_BATCH: usize = 1024;
 const MAX_RUNNING: usize = 16_384;
 
 /// Deletions after which it is worth to reclaim room, if they are also half of what is left.
-const WORTH_RECLAIMING: u64 = 50_000;
+const WORTH_RECLAIMING: u64 = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Writer {

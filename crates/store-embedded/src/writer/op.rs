@@ -27,6 +27,10 @@ pub(crate) enum Op {
         limit: usize,
         reply: Reply<u32>,
     },
+    /// Write a batch, even if it changes nothing.
+    Touch {
+        reply: Reply<u32>,
+    },
     /// Take what is queued, and no more.
     Close,
 }
@@ -39,7 +43,7 @@ impl Op {
             Self::Begin { reply, .. } => drop(reply.send(Err(why("begin")))),
             Self::Settle { reply, .. } => drop(reply.send(Err(why("settle")))),
             Self::Forget { reply, .. } => drop(reply.send(Err(why("forget")))),
-            Self::Sweep { reply, .. } => drop(reply.send(Err(why("sweep")))),
+            Self::Sweep { reply, .. } | Self::Touch { reply } => drop(reply.send(Err(why("sweep")))),
             Self::Close => {}
         }
     }
