@@ -63,7 +63,7 @@ where
 /// The body of an answer: stored or read into memory, or a stream of the wrapped service behind what was read of it.
 #[derive(Debug)]
 pub struct ResponseBody<B> {
-    data: VecDeque<Bytes>,
+    data: Pieces,
     trailers: Option<HeaderMap>,
     /// Boxed, because a body that turns out to be a stream is moved after it was polled.
     rest: Option<Pin<Box<B>>>,
@@ -71,11 +71,12 @@ pub struct ResponseBody<B> {
 
 impl<B> ResponseBody<B> {
     pub(crate) fn passed(body: B) -> Self {
-        Self { data: VecDeque::new(), trailers: None, rest: Some(Box::pin(body)) }
+        Self { data: Pieces::default(), trailers: None, rest: Some(Box::pin(body)) }
     }
 
     pub(crate) fn full(bytes: Bytes, trailers: Option<HeaderMap>) -> Self {
-        let data = if bytes.is_empty() { VecDeque::new() } else { VecDeque::from([bytes]) };
+        let mut data = Pieces::default();
+        data.push(bytes);
         Self { data, trailers, rest: None }
     }
 }
@@ -91,7 +92,7 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        if let Some(bytes) = self.data.pop_front() {
+        if let Some(bytes) = self.data.pop() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
         match &mut self.rest {
@@ -107,7 +108,7 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        let read: u64 = self.data.iter().map(|bytes| bytes.len() as u64).sum();
+        let read = self.data.length as u64;
         let rest = self.rest.as_ref().map_or(SizeHint::with_exact(0), |rest| rest.size_hint());
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(read));
@@ -145,7 +146,7 @@ where
         return Ok(Read::TooLarge(read));
     }
     let mut time = None;
-    let (mut data, mut length, mut trailers) = (VecDeque::new(), 0_usize, None);
+    let (mut data, mut trailers) = (Pieces::default(), None);
     loop {
         let next = poll_fn(|cx| match Pin::new(&mut read).poll_frame(cx) {
             Poll::Ready(frame) => Poll::Ready(Some(frame)),
@@ -161,9 +162,8 @@ where
         let Some(frame) = frame.transpose()? else { break };
         match frame.into_data() {
             Ok(bytes) => {
-                length += bytes.len();
-                data.push_back(bytes);
-                if length > limit {
+                data.push(bytes);
+                if data.length > limit {
                     read.data = data;
                     return Ok(Read::TooLarge(read));
                 }
@@ -171,14 +171,45 @@ where
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
     }
-    Ok(Read::Whole { bytes: join(data, length), trailers })
+    Ok(Read::Whole { bytes: data.join(), trailers })
 }
 
-fn join(mut data: VecDeque<Bytes>, length: usize) -> Bytes {
-    if data.len() == 1 {
-        return data.pop_front().unwrap_or_default();
+/// What was read of a body. Nearly always it is one piece, which needs no memory of its own.
+#[derive(Debug, Default)]
+struct Pieces {
+    first: Option<Bytes>,
+    more: VecDeque<Bytes>,
+    length: usize,
+}
+
+impl Pieces {
+    fn push(&mut self, bytes: Bytes) {
+        self.length += bytes.len();
+        match &self.first {
+            _ if bytes.is_empty() => {}
+            None if self.more.is_empty() => self.first = Some(bytes),
+            _ => self.more.push_back(bytes),
+        }
     }
-    let mut joined = BytesMut::with_capacity(length);
-    data.iter().for_each(|bytes| joined.extend_from_slice(bytes));
-    joined.freeze()
+
+    fn pop(&mut self) -> Option<Bytes> {
+        let bytes = self.first.take().or_else(|| self.more.pop_front())?;
+        self.length -= bytes.len();
+        Some(bytes)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    fn join(mut self) -> Bytes {
+        if self.more.is_empty() {
+            return self.first.take().unwrap_or_default();
+        }
+        let mut joined = BytesMut::with_capacity(self.length);
+        while let Some(bytes) = self.pop() {
+            joined.extend_from_slice(&bytes);
+        }
+        joined.freeze()
+    }
 }

@@ -31,6 +31,14 @@ pub(crate) struct Call<S> {
     pub(crate) scope: Option<Scope>,
 }
 
+/// What is to be done with a request whose body was read.
+enum Prepared {
+    Run(Box<Exchange>, Bytes),
+    /// It has no key, and needs none.
+    Pass(Bytes),
+    Refuse(Problem),
+}
+
 impl<S> Call<S> {
     /// Reads the body, and then runs the call to its end, which a client that goes away does not stop.
     pub(crate) async fn answer<B, R>(
@@ -47,30 +55,58 @@ impl<S> Call<S> {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: std::fmt::Display + Send,
     {
+        match self.prepare(body, early).await {
+            Prepared::Run(exchange, body) => self.launch(exchange, body).await,
+            Prepared::Pass(body) => {
+                let request = Request::from_parts(self.parts, RequestBody::read(body));
+                Ok(self.inner.call(request).await?.map(ResponseBody::passed))
+            }
+            Prepared::Refuse(problem) => Ok(self.refuse(problem)),
+        }
+    }
+
+    /// Not async itself: the large future goes straight into its box, and is no part of the one that waits for it.
+    fn launch<B, R>(
+        self,
+        exchange: Box<Exchange>,
+        body: Bytes,
+    ) -> Unstoppable<impl Future<Output = Result<Response<ResponseBody<R>>, S::Error>> + Send + 'static>
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
+        S::Future: Send,
+        S::Error: Send,
+        B: Send + 'static,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: std::fmt::Display + Send,
+    {
+        let span = tracing::info_span!("onlyonce", record = %exchange.id);
+        let request = Request::from_parts(self.parts, RequestBody::read(body));
+        Unstoppable::new(exchange.run(self.inner, request).instrument(span))
+    }
+
+    /// Everything that has to be known before anything may run.
+    async fn prepare<B>(&mut self, body: B, early: Option<Key>) -> Prepared
+    where
+        B: Body<Data = Bytes>,
+        B::Error: std::fmt::Display,
+    {
         let body = match self.read(body).await {
             Ok(body) => body,
-            Err(problem) => return Ok(self.refuse(problem)),
+            Err(problem) => return Prepared::Refuse(problem),
         };
         let key = match early.map_or_else(|| self.key_in(&body), |key| Ok(Some(key))) {
             Ok(Some(key)) => key,
-            Ok(None) if self.route.options.missing_key == MissingKey::Pass => {
-                let request = Request::from_parts(self.parts, RequestBody::read(body));
-                return Ok(self.inner.call(request).await?.map(ResponseBody::passed));
-            }
-            Ok(None) => return Ok(self.refuse(Problem::new(ProblemKind::KeyMissing))),
-            Err(problem) => return Ok(self.refuse(problem)),
+            Ok(None) if self.route.options.missing_key == MissingKey::Pass => return Prepared::Pass(body),
+            Ok(None) => return Prepared::Refuse(Problem::new(ProblemKind::KeyMissing)),
+            Err(problem) => return Prepared::Refuse(problem),
         };
         let Some(scope) = self.scope.take() else {
-            return Ok(self.refuse(Problem::new(ProblemKind::ScopeMissing)));
+            return Prepared::Refuse(Problem::new(ProblemKind::ScopeMissing));
         };
-        let fingerprint = match self.fingerprint(&body) {
-            Ok(fingerprint) => fingerprint,
-            Err(problem) => return Ok(self.refuse(problem)),
-        };
-        let exchange = self.exchange(key, &scope, fingerprint);
-        let span = tracing::info_span!("onlyonce", record = %exchange.id);
-        let request = Request::from_parts(self.parts, RequestBody::read(body));
-        Unstoppable::new(exchange.run(self.inner, request).instrument(span)).await
+        match self.fingerprint(&body) {
+            Ok(fingerprint) => Prepared::Run(Box::new(self.exchange(key, &scope, fingerprint)), body),
+            Err(problem) => Prepared::Refuse(problem),
+        }
     }
 
     async fn read<B>(&mut self, body: B) -> Result<Bytes, Problem>
@@ -102,9 +138,9 @@ impl<S> Call<S> {
 
     fn exchange(&self, key: Key, scope: &Scope, fingerprint: Fingerprint) -> Exchange {
         let operation = Operation::http(self.parts.method.as_str(), routes::path(&self.parts));
-        let (route, is_pattern) = routes::label(&self.route, &self.parts);
-        let meter = Meter::new(if is_pattern { Arc::clone(&route) } else { "other".into() });
-        let label = Label { route, key: Hash16::of_key(&key), scope: Hash16::of_scope(scope) };
+        let route = routes::label(&self.route, &self.parts);
+        let meter = Meter::new(&route);
+        let label = Label { route: route.0, key: Hash16::of_key(&key), scope: Hash16::of_scope(scope) };
         Exchange {
             id: RecordId::of(scope, &operation, &key),
             intent: Intent { fingerprint, label, settings: Arc::clone(self.route.once.settings()) },
@@ -127,8 +163,7 @@ impl<S> Call<S> {
     }
 
     fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
-        let (route, is_pattern) = routes::label(&self.route, &self.parts);
-        Meter::new(if is_pattern { route } else { "other".into() }).count(Tally::Problem(problem.name()));
+        Meter::new(&routes::label(&self.route, &self.parts)).count(Tally::Problem(problem.name()));
         problem.respond(Language::of(&self.parts.headers), &self.shared.docs)
     }
 }

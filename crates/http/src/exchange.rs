@@ -10,8 +10,8 @@ use http::request::Parts;
 use http::{Request, Response, response};
 use http_body::Body;
 use onlyonce_core::{
-    Answer, Class, ErrorKind, Finished, Intent, Key, Prior, RecordId, Recovery, Refusal, Running, Started,
-    StoreError,
+    Answer, Asking, Class, ErrorKind, Finished, Intent, Key, Prior, RecordId, Recovery, Refusal, Running,
+    Started, StoreError,
 };
 use tower_service::Service;
 
@@ -55,7 +55,7 @@ enum Heard<R> {
 
 impl Exchange {
     pub(crate) async fn run<S, B, R>(
-        mut self,
+        mut self: Box<Self>,
         mut inner: S,
         request: Request<RequestBody<B>>,
     ) -> Result<Response<ResponseBody<R>>, S::Error>
@@ -65,13 +65,14 @@ impl Exchange {
         R::Error: std::fmt::Display,
     {
         let started = match self.route.once.start(&self.id, &self.intent).await {
-            Ok(started) => self.find_out(started).await,
-            Err(error) => Err(error),
+            // Boxed because it is rare, and would make every call larger.
+            Ok(Started::Ask(asking)) => Box::pin(self.find_out(asking)).await,
+            other => other,
         };
         match started {
-            Ok(Started::Run(running)) => self.execute(running, inner, request).await,
+            Ok(Started::Run(running)) => self.execute(running, &mut inner, request).await,
             Ok(Started::Prior(prior)) => Ok(self.prior(prior)),
-            // `find_out` leaves no question open.
+            // An answered question asks no other one.
             Ok(Started::Ask(_)) => Ok(self.refuse(Problem::new(ProblemKind::OutcomeUnknown))),
             Err(error) if self.may_fail_open(&error) => {
                 tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "failing open: the call is not protected");
@@ -90,8 +91,7 @@ impl Exchange {
     }
 
     /// Asks the recovery hook about an attempt that ended without a word.
-    async fn find_out(&mut self, started: Started) -> Result<Started, StoreError> {
-        let Started::Ask(asking) = started else { return Ok(started) };
+    async fn find_out(&mut self, asking: Asking) -> Result<Started, StoreError> {
         let found = match (&self.route.options.recover, self.question.take()) {
             (Some(hook), Some(request)) => {
                 hook.ask(Question { request, key: self.key.clone(), permit: asking.permit().clone() }).await
@@ -113,9 +113,9 @@ impl Exchange {
     }
 
     async fn execute<S, B, R>(
-        self,
+        &self,
         mut running: Running,
-        mut inner: S,
+        inner: &mut S,
         mut request: Request<RequestBody<B>>,
     ) -> Result<Response<ResponseBody<R>>, S::Error>
     where

@@ -16,11 +16,12 @@ pub(crate) enum Tally {
 
 /// Counts the requests of one route in `onlyonce_requests_total{route, result}`.
 #[derive(Debug, Clone)]
-pub(crate) struct Meter(Arc<str>);
+pub(crate) struct Meter(metrics::SharedString);
 
 impl Meter {
-    pub(crate) fn new(route: Arc<str>) -> Self {
-        Self(route)
+    /// Paths that match no pattern are counted together: there may be endlessly many of them.
+    pub(crate) fn new((route, is_pattern): &(Arc<str>, bool)) -> Self {
+        Self(if *is_pattern { Arc::clone(route).into() } else { "other".into() })
     }
 
     pub(crate) fn count(&self, what: Tally) {
@@ -32,7 +33,7 @@ impl Meter {
             Tally::FailedOpen => "failed_open",
             Tally::Problem(name) => name,
         };
-        metrics::counter!("onlyonce_requests_total", "route" => Arc::clone(&self.0), "result" => result)
+        metrics::counter!("onlyonce_requests_total", "route" => self.0.clone(), "result" => result)
             .increment(1);
     }
 }

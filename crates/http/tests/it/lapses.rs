@@ -89,7 +89,11 @@ async fn ask_waits_for_its_time_and_then_believes_the_hook() {
         let again = ask().await;
         assert_eq!(again.status, status);
         if status == 409 {
-            assert_eq!(again.json()["first_status"], 500, "what was seen of the first attempt is not forgotten");
+            assert_eq!(
+                again.json()["first_status"],
+                500,
+                "what was seen of the first attempt is not forgotten"
+            );
         }
         assert_eq!(service.effects(), effects);
     }
