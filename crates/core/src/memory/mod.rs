@@ -1,5 +1,6 @@
 //! A store in this process's memory: for tests, for a single process, and as the reference for other stores.
 
+mod calendar;
 mod inspect;
 mod shard;
 #[cfg(test)]
@@ -165,7 +166,7 @@ impl Store for MemoryStore {
         let wall = Fence(self.clock.wall_micros());
         let begun = self.write(id, |shard, usage| {
             // Two for every one that comes keeps the store clean without a sweeper.
-            shard.sweep(now, 2, usage);
+            shard.sweep_past(now, 2, usage);
             if full && !shard.contains(id) {
                 return None;
             }

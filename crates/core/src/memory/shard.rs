@@ -1,11 +1,11 @@
 //! One shard: a table of records and the order in which they expire.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use hashbrown::HashTable;
 
 use super::Usage;
+use super::calendar::{self, Calendar};
 use crate::clock::Moment;
 use crate::key::RecordId;
 use crate::machine::{self, Now, Record, Step};
@@ -16,8 +16,7 @@ use crate::store::{Filter, Listed};
 pub(super) struct Shard {
     /// Boxed, because an open-addressed table is up to half empty; the id is stored once, in the entry.
     table: HashTable<Box<Entry>>,
-    /// By hash and not by id, which is four times as long: two records whose hashes and times agree may be swept late.
-    by_expiry: BTreeSet<(Moment, u64)>,
+    calendar: Calendar,
     last_fence: u64,
 }
 
@@ -82,7 +81,7 @@ impl Shard {
                 if expired_at == expires_at {
                     return answer;
                 }
-                self.by_expiry.remove(&(expired_at, hash(id)));
+                self.calendar.remove(expired_at, hash(id));
             }
             None => {
                 usage.records.fetch_add(1, Ordering::Relaxed);
@@ -90,7 +89,7 @@ impl Shard {
                     .insert_unique(hash(id), Box::new(Entry { id: *id, record }), |entry| hash(&entry.id));
             }
         }
-        self.by_expiry.insert((expires_at, hash(id)));
+        self.calendar.insert(expires_at, hash(id));
         answer
     }
 
@@ -98,27 +97,40 @@ impl Shard {
         self.remove_where(hash(id), |entry| entry.id == *id, usage);
     }
 
-    /// Removes expired records, the longest expired first; looks at no other.
+    /// Removes expired records, the longest expired first; looks at no others but those that expire within this second.
     pub(super) fn sweep(&mut self, now: Moment, limit: usize, usage: &Usage) -> usize {
+        let mut removed = self.sweep_past(now, limit, usage);
+        for hash in self.calendar.today(now) {
+            if removed < limit {
+                removed += usize::from(self.remove_where(hash, |entry| entry.record.is_expired(now), usage));
+            }
+        }
+        removed
+    }
+
+    /// The cheap part of a sweep: looks at nothing that has not expired.
+    pub(super) fn sweep_past(&mut self, now: Moment, limit: usize, usage: &Usage) -> usize {
         let mut removed = 0;
         while removed < limit
-            && let Some(&(expires_at, hash)) = self.by_expiry.first()
-            && expires_at <= now
+            && let Some((page, hash)) = self.calendar.first_before(now)
         {
-            self.remove_where(hash, |entry| entry.record.expires_at() == expires_at, usage);
+            self.remove_where(hash, |entry| calendar::page(entry.record.expires_at()) == page, usage);
             removed += 1;
         }
         removed
     }
 
-    fn remove_where(&mut self, hash: u64, is_it: impl Fn(&Entry) -> bool, usage: &Usage) {
-        if let Ok(found) = self.table.find_entry(hash, |entry| is_it(entry)) {
-            let (entry, _) = found.remove();
-            self.by_expiry.remove(&(entry.record.expires_at(), hash));
-            usage.records.fetch_sub(1, Ordering::Relaxed);
-            usage.bytes.fetch_sub(answer_bytes(&entry.record), Ordering::Relaxed);
-            self.give_back_room();
-        }
+    fn remove_where(&mut self, wanted: u64, is_it: impl Fn(&Entry) -> bool, usage: &Usage) -> bool {
+        let Ok(found) = self.table.find_entry(wanted, |entry| hash(&entry.id) == wanted && is_it(entry))
+        else {
+            return false;
+        };
+        let (entry, _) = found.remove();
+        self.calendar.remove(entry.record.expires_at(), wanted);
+        usage.records.fetch_sub(1, Ordering::Relaxed);
+        usage.bytes.fetch_sub(answer_bytes(&entry.record), Ordering::Relaxed);
+        self.give_back_room();
+        true
     }
 
     /// After a flood has expired, its room goes back; a quarter full keeps this rare.
