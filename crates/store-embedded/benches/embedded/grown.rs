@@ -34,6 +34,9 @@ impl Clock for Ahead {
     }
 }
 
+/// The default cache, and four write buffers: the one that is filled and those that wait to become tables.
+const MEMORY_BOUND: u64 = (32 + 4 * 16) << 20;
+
 /// A store with so many records.
 struct Grown {
     path: PathBuf,
@@ -129,10 +132,18 @@ pub(crate) async fn measure(effort: Effort, report: &mut Report) {
     report.add("P5", &case("cost of begin + settle"), &costs, Goal::AtMost(1.3));
     report.add("P5", &case("cost of a sweep of as many"), &sweeps, Goal::AtMost(1.3));
     report.add("P5", &case("time to open"), &opens, Goal::AtMost(1.3));
-    let memory = memory_many as f64 / memory_few.max(1) as f64;
-    // The caches and buffers are bounded, and the few do not fill them.
-    report.add("P5", &case("memory"), &[memory], Goal::AtMost(5.0));
-    report.add("P5", &case("bytes on disk for each"), &[bytes_each(&many) / 460.0], Goal::AtMost(1.3));
+    // Bounded by what it is given, not by what it holds.
+    let memory = memory_many as f64 / MEMORY_BOUND as f64;
+    report.add(
+        "P5",
+        &format!("memory with {} records, to cache and write buffers", effort.records),
+        &[memory],
+        Goal::AtMost(1.3),
+    );
+    // A record of this benchmark takes so many bytes, with its key and its place in a list.
+    const RECORD_BYTES: f64 = 460.0;
+    let case = format!("bytes on disk for each of {} records, to its size", effort.records);
+    report.add("P5", &case, &[bytes_on_disk / RECORD_BYTES], Goal::AtMost(1.3));
 }
 
 fn resident_bytes() -> u64 {
