@@ -11,6 +11,7 @@ mod languages;
 mod lapses;
 mod outcome;
 mod replays;
+mod secrets;
 mod setup;
 mod stores;
 mod support;
