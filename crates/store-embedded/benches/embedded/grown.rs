@@ -102,8 +102,7 @@ pub(crate) async fn measure(effort: Effort, report: &mut Report) {
     let memory_many = resident_bytes() - memory_at_first - memory_few;
     eprintln!("resident: +{} MiB with few, +{} MiB with many", memory_few >> 20, memory_many >> 20);
     eprintln!("disk: {} MiB few, {} MiB many", disk_bytes(&few.path) >> 20, disk_bytes(&many.path) >> 20);
-    let bytes_each =
-        |grown: &Grown| disk_bytes(&grown.path.join("engine/keyspaces")) as f64 / grown.records as f64;
+    let bytes_on_disk = disk_bytes(&many.path.join("engine/keyspaces")) as f64 / many.records as f64;
 
     let (mut costs, mut opens, mut sweeps) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=effort.rounds {
