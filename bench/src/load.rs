@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use memchr::memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -65,11 +66,11 @@ async fn read_answer(socket: &mut TcpStream, buffer: &mut [u8]) {
         assert!(read > 0, "the server closed the connection");
         filled += read;
         let text = &buffer[..filled];
-        let Some(end) = text.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
-        let head = std::str::from_utf8(&text[..end]).expect("headers are text").to_ascii_lowercase();
-        assert!(head.starts_with("http/1.1 200"), "{head}");
-        let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
-        let length: usize = length.and_then(|length| length.parse().ok()).expect("answers have a length");
+        let Some(end) = memmem::find(text, b"\r\n\r\n") else { continue };
+        assert!(text.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(text));
+        let length = memmem::find(text, b"content-length: ").expect("answers have a length") + 16;
+        let digits = text[length..].iter().take_while(|byte| byte.is_ascii_digit());
+        let length = digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'));
         if filled >= end + 4 + length {
             return;
         }

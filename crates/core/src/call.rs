@@ -169,7 +169,7 @@ impl Call {
 
     async fn start(mut self) -> Result<Result<Running, Prior>, Refusal> {
         let id = self.record_id()?;
-        let intent = Intent {
+        let intent = Arc::new(Intent {
             fingerprint: self.input?,
             label: Label {
                 route: self.operation.into(),
@@ -177,7 +177,7 @@ impl Call {
                 scope: Hash16::of_scope(&self.scope?),
             },
             settings: Arc::clone(self.once.settings()),
-        };
+        });
         let mut started = self.once.start(&id, &intent).await?;
         loop {
             let asking = match started {
@@ -217,19 +217,15 @@ where
     E: Classify + From<Refusal>,
 {
     let class = result.as_ref().map_or_else(Classify::classify, |_| Class::Keep);
-    let finished = match class {
-        // An answer that can't be stored must not make the effect repeatable: it is kept without its answer.
-        Class::Keep => {
-            running
-                .complete(value::save(&result).unwrap_or_else(|error| {
-                    tracing::error!(%error, "the answer can't be stored; duplicates will be refused");
-                    Answer::none()
-                }))
-                .await
-        }
-        Class::Release => running.release().await,
-        Class::Unknown => running.unknown(Answer::none()).await,
+    let record = match class {
+        Class::Keep => value::save(&result).unwrap_or_else(|error| {
+            // An answer that can't be stored must not make the effect repeatable: it is kept without its answer.
+            tracing::error!(%error, "the answer can't be stored; duplicates will be refused");
+            Answer::none()
+        }),
+        Class::Release | Class::Unknown => Answer::none(),
     };
+    let finished = running.end(class, record).await;
     match finished.map_err(Refusal::from)? {
         Finished::Stored | Finished::Pending => result,
         Finished::Superseded(prior) => revive(prior),

@@ -112,11 +112,11 @@ impl Idempotency {
     ///
     /// # Cancel safety
     /// Dropped half-way, whatever it may have taken is released in the background.
-    pub async fn start(&self, id: &RecordId, intent: &Intent) -> Result<Started, StoreError> {
+    pub async fn start(&self, id: &RecordId, intent: &Arc<Intent>) -> Result<Started, StoreError> {
         Ok(match self.engine.runner.start(id, intent).await? {
             Start::Taken(snapshot) => Started::Prior(Prior::judge(&snapshot, intent)),
             Start::Run(attempt) => {
-                let running = Running::new(attempt, intent.clone());
+                let running = Running::new(attempt, Arc::clone(intent));
                 if running.must_ask() { Started::Ask(Asking::new(running)) } else { Started::Run(running) }
             }
         })

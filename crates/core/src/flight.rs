@@ -23,7 +23,7 @@ pub(crate) struct Flight {
     pub(crate) fence: Fence,
     pub(crate) number: u32,
     pub(crate) lease: Arc<Lease>,
-    intent: Intent,
+    intent: Arc<Intent>,
     started: Moment,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -45,7 +45,7 @@ impl Flight {
         id: RecordId,
         attempt: AttemptId,
         (fence, number): (Fence, u32),
-        intent: Intent,
+        intent: Arc<Intent>,
         sent: Moment,
         (store, clock): (Arc<dyn Store>, Arc<dyn Clock>),
     ) -> Self {

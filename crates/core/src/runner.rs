@@ -1,6 +1,7 @@
 //! Starting and ending attempts: with leases here, inside a database transaction in `onlyonce-sql`.
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -17,7 +18,7 @@ pub trait Runner: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// If the backend fails; then nothing may run.
-    async fn start(&self, id: &RecordId, intent: &Intent) -> Result<Start, StoreError>;
+    async fn start(&self, id: &RecordId, intent: &Arc<Intent>) -> Result<Start, StoreError>;
 
     /// Reads the record.
     ///

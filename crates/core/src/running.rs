@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::classify::Class;
 use crate::error::StoreError;
 use crate::lease::Permit;
 use crate::policy::{Decision, Mode, OnLapse, decide};
@@ -87,11 +88,11 @@ pub enum Finished {
 #[must_use = "an attempt that is dropped is settled in the background"]
 pub struct Running {
     attempt: Box<dyn Attempt>,
-    intent: Intent,
+    intent: Arc<Intent>,
 }
 
 impl Running {
-    pub(crate) fn new(attempt: Box<dyn Attempt>, intent: Intent) -> Self {
+    pub(crate) fn new(attempt: Box<dyn Attempt>, intent: Arc<Intent>) -> Self {
         Self { attempt, intent }
     }
 
@@ -112,49 +113,20 @@ impl Running {
         self.attempt.polled();
     }
 
-    /// It happened, and this is the answer. One that is too large, or that the mode does not want, is not stored: then
-    /// duplicates are refused instead.
+    /// Ends the call: [`Keep`](Class::Keep) with `record` as the answer, [`Release`](Class::Release), or
+    /// [`Unknown`](Class::Unknown) with `record` as what was seen, for the person who decides.
+    ///
+    /// A record that is too large, or an answer that the mode does not want, is not stored: then duplicates are refused.
     ///
     /// # Errors
     /// The answer must not go out: the effect was rolled back with it.
     ///
     /// # Cancel safety
     /// Dropped half-way, it is finished in the background.
-    pub async fn complete(self, answer: Answer) -> Result<Finished, StoreError> {
-        let settings = &self.intent.settings;
-        let too_large = answer.0.len() > settings.max_answer;
-        if too_large {
-            let (record, bytes) = (self.permit().record_id(), answer.0.len());
-            tracing::warn!(%record, bytes, limit = settings.max_answer, "the answer is too large to be stored");
-        }
-        let answer = if too_large || settings.mode == Mode::Reject { Answer::none() } else { answer };
-        let retain = settings.retain;
-        self.settle(Verdict::Completed(answer), retain).await
-    }
-
-    /// It did not happen: the same call may run again.
-    ///
-    /// # Errors
-    /// If the backend could not roll back.
-    pub async fn release(self) -> Result<Finished, StoreError> {
-        let retain = self.intent.settings.retain_unsettled;
-        self.settle(Verdict::Released, retain).await
-    }
-
-    /// Nobody can know whether it happened; `evidence` helps the person who decides.
-    ///
-    /// # Errors
-    /// If the backend could not record it.
-    pub async fn unknown(self, evidence: Answer) -> Result<Finished, StoreError> {
-        let fits = evidence.0.len() <= self.intent.settings.max_answer;
-        let evidence = if fits { evidence } else { Answer::none() };
-        let retain = self.intent.settings.retain_unsettled;
-        self.settle(Verdict::Unknown(evidence), retain).await
-    }
-
-    async fn settle(self, verdict: Verdict, retain: Duration) -> Result<Finished, StoreError> {
+    pub async fn end(self, class: Class, record: Answer) -> Result<Finished, StoreError> {
         let Self { attempt, intent } = self;
-        Ok(match attempt.settle(Settlement { verdict, retain }).await? {
+        let how = settlement(&intent.settings, class, record);
+        Ok(match attempt.settle(how).await? {
             Finish::Applied => Finished::Stored,
             Finish::Pending => Finished::Pending,
             Finish::Lost(Some(snapshot)) => Finished::Superseded(Prior::judge(&snapshot, &intent)),
@@ -162,9 +134,50 @@ impl Running {
         })
     }
 
+    /// It happened, and this is the answer: [`end`](Self::end) as kept.
+    ///
+    /// # Errors
+    /// As [`end`](Self::end).
+    pub async fn complete(self, answer: Answer) -> Result<Finished, StoreError> {
+        self.end(Class::Keep, answer).await
+    }
+
+    /// It did not happen, and the same call may run again: [`end`](Self::end) as released.
+    ///
+    /// # Errors
+    /// As [`end`](Self::end).
+    pub async fn release(self) -> Result<Finished, StoreError> {
+        self.end(Class::Release, Answer::none()).await
+    }
+
+    /// Nobody can know whether it happened: [`end`](Self::end) as unknown.
+    ///
+    /// # Errors
+    /// As [`end`](Self::end).
+    pub async fn unknown(self, evidence: Answer) -> Result<Finished, StoreError> {
+        self.end(Class::Unknown, evidence).await
+    }
+
     pub(crate) fn must_ask(&self) -> bool {
         self.attempt.over() == Over::Lapsed && matches!(self.intent.settings.on_lapse, OnLapse::Ask { .. })
     }
+}
+
+/// What is written when a call ends.
+fn settlement(settings: &Settings, class: Class, record: Answer) -> Settlement {
+    let bytes = record.0.len();
+    let too_large = bytes > settings.max_answer;
+    if too_large {
+        tracing::warn!(bytes, limit = settings.max_answer, "the answer is too large to be stored");
+    }
+    let record = if too_large { Answer::none() } else { record };
+    let (verdict, retain) = match (class, settings.mode) {
+        (Class::Keep, Mode::Replay) => (Verdict::Completed(record), settings.retain),
+        (Class::Keep, Mode::Reject) => (Verdict::Completed(Answer::none()), settings.retain),
+        (Class::Release, _) => (Verdict::Released, settings.retain_unsettled),
+        (Class::Unknown, _) => (Verdict::Unknown(record), settings.retain_unsettled),
+    };
+    Settlement { verdict, retain }
 }
 
 /// What the recovery hook found out about an attempt that ended without a word.

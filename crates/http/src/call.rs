@@ -9,7 +9,6 @@ use http::{Request, Response};
 use http_body::Body;
 use onlyonce_core::{Fingerprint, Hash16, Intent, Key, Label, Operation, RecordId, Scope};
 use tower_service::Service;
-use tracing::Instrument;
 
 use crate::body::{self, Read, RequestBody, ResponseBody};
 use crate::exchange::Exchange;
@@ -81,7 +80,7 @@ impl<S> Call<S> {
     {
         let span = tracing::info_span!("onlyonce", record = %exchange.id);
         let request = Request::from_parts(self.parts, RequestBody::read(body));
-        Unstoppable::new(exchange.run(self.inner, request).instrument(span))
+        Unstoppable::new(exchange.run(self.inner, request), span)
     }
 
     /// Everything that has to be known before anything may run.
@@ -143,7 +142,7 @@ impl<S> Call<S> {
         let label = Label { route: route.0, key: Hash16::of_key(&key), scope: Hash16::of_scope(scope) };
         Exchange {
             id: RecordId::of(scope, &operation, &key),
-            intent: Intent { fingerprint, label, settings: Arc::clone(self.route.once.settings()) },
+            intent: Arc::new(Intent { fingerprint, label, settings: Arc::clone(self.route.once.settings()) }),
             echo: self.echo(),
             language: Language::of(&self.parts.headers),
             question: self.route.options.recover.is_some().then(|| self.parts.clone()),

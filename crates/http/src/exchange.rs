@@ -33,7 +33,7 @@ const FAIL_OPEN: HeaderName = HeaderName::from_static("onlyonce-fail-open");
 pub(crate) struct Exchange {
     pub(crate) id: RecordId,
     pub(crate) key: Key,
-    pub(crate) intent: Intent,
+    pub(crate) intent: Arc<Intent>,
     pub(crate) route: Arc<Route>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) meter: Meter,
@@ -77,7 +77,7 @@ impl Exchange {
             Err(error) if self.may_fail_open(&error) => {
                 tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "failing open: the call is not protected");
                 self.meter.count(Tally::FailedOpen);
-                let mut response = inner.call(request).await?.map(ResponseBody::passed);
+                let mut response = Box::pin(inner.call(request)).await?.map(ResponseBody::passed);
                 response.headers_mut().insert(FAIL_OPEN, HeaderValue::from_static("true"));
                 Ok(response)
             }
@@ -181,11 +181,7 @@ impl Exchange {
         };
         let by_status = || classify(parts.status, &parts.headers, self.route.options.on_500);
         let class = parts.extensions.get::<Class>().copied().unwrap_or_else(by_status);
-        let (tally, finished) = match class {
-            Class::Keep => (Tally::Executed, running.complete(record).await),
-            Class::Release => (Tally::Released, running.release().await),
-            Class::Unknown => (Tally::Unknown, running.unknown(record).await),
-        };
+        let finished = running.end(class, record).await;
         let mut response = Response::from_parts(parts, body);
         match finished {
             Ok(Finished::Stored) => {
@@ -200,7 +196,7 @@ impl Exchange {
             Ok(Finished::Superseded(prior)) => return self.prior(prior),
             Err(error) => return self.store_failed(error),
         }
-        self.meter.count(tally);
+        self.meter.count(class.into());
         response
     }
 
@@ -223,7 +219,7 @@ impl Exchange {
 
     async fn doubt(&self, running: Running) {
         self.meter.count(Tally::Unknown);
-        if let Err(error) = running.unknown(Answer::none()).await {
+        if let Err(error) = running.end(Class::Unknown, Answer::none()).await {
             tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "the doubt could not be recorded");
         }
     }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use onlyonce_core::Class;
+
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tally {
@@ -12,6 +14,16 @@ pub(crate) enum Tally {
     FailedOpen,
     /// Refused, by this problem.
     Problem(&'static str),
+}
+
+impl From<Class> for Tally {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::Keep => Self::Executed,
+            Class::Release => Self::Released,
+            Class::Unknown => Self::Unknown,
+        }
+    }
 }
 
 /// Counts the requests of one route in `onlyonce_requests_total{route, result}`.

@@ -4,8 +4,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
+use tracing::{Instrument, Span};
 
-/// A future that goes on in a task of its own when it is dropped half-way: a client that disconnects stops nothing.
+/// A future, within a span, that goes on in a task of its own when it is dropped half-way: a client that disconnects stops
+/// nothing.
 ///
 /// While somebody waits it is polled in place: a task for every request would cost more than the rest of the layer.
 pub(crate) struct Unstoppable<F: Future + Send + 'static>
@@ -13,6 +15,7 @@ where
     F::Output: Send + 'static,
 {
     future: Option<Pin<Box<F>>>,
+    span: Span,
     runtime: Handle,
 }
 
@@ -20,8 +23,8 @@ impl<F: Future + Send + 'static> Unstoppable<F>
 where
     F::Output: Send + 'static,
 {
-    pub(crate) fn new(future: F) -> Self {
-        Self { future: Some(Box::pin(future)), runtime: Handle::current() }
+    pub(crate) fn new(future: F, span: Span) -> Self {
+        Self { future: Some(Box::pin(future)), span, runtime: Handle::current() }
     }
 }
 
@@ -34,7 +37,7 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         // Taken out, so that one that panics is not spawned afterwards.
         let mut future = self.future.take().expect("a future is not polled after it is ready");
-        let polled = future.as_mut().poll(cx);
+        let polled = self.span.in_scope(|| future.as_mut().poll(cx));
         if polled.is_pending() {
             self.future = Some(future);
         }
@@ -48,7 +51,7 @@ where
 {
     fn drop(&mut self) {
         if let Some(future) = self.future.take() {
-            self.runtime.spawn(future);
+            self.runtime.spawn(future.instrument(self.span.clone()));
         }
     }
 }

@@ -39,10 +39,10 @@
 //! Features: `axum` (default) and `http` for the layer; `macros` (default) for [`macro@idempotent`] and
 //! [`derive(Classify)`](derive@Classify).
 
-#[cfg(feature = "embedded")]
-pub use onlyonce_store_embedded as embedded;
 #[cfg(feature = "http")]
 pub use onlyonce_http as http;
+#[cfg(feature = "embedded")]
+pub use onlyonce_store_embedded as embedded;
 
 pub use onlyonce_core::*;
 #[cfg(feature = "macros")]

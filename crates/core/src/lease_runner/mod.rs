@@ -60,7 +60,7 @@ impl LeaseRunner {
 
 #[async_trait]
 impl Runner for LeaseRunner {
-    async fn start(&self, id: &RecordId, intent: &Intent) -> Result<Start, StoreError> {
+    async fn start(&self, id: &RecordId, intent: &Arc<Intent>) -> Result<Start, StoreError> {
         let inner = &self.0;
         inner.keeper.ensure_running();
         let visit = inner.tracker.enter().ok_or_else(closed)?;
@@ -82,7 +82,7 @@ impl Runner for LeaseRunner {
                     let attempt_id = AttemptId { owner, fence: Some(fence) };
                     let backend = (Arc::clone(&inner.store), Arc::clone(&inner.clock));
                     let flight =
-                        Flight::new(*id, attempt_id, (fence, attempt), intent.clone(), sent, backend);
+                        Flight::new(*id, attempt_id, (fence, attempt), Arc::clone(intent), sent, backend);
                     let attempt =
                         LeaseAttempt::new(Arc::clone(inner), Arc::new(flight), (over, evidence), visit);
                     return Ok(Start::Run(Box::new(attempt)));

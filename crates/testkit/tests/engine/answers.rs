@@ -85,7 +85,9 @@ async fn a_payload_digest_of_another_release_is_unreadable_even_after_a_release(
     let world = World::new();
     let newer = Fingerprint::from_parts(Fingerprint::VERSION + 1, [7; 32]);
     let intent = Intent { fingerprint: newer, ..world.intent(KEY) };
-    let Started::Run(running) = world.once.start(&world.id(KEY), &intent).await.unwrap() else { panic!() };
+    let Started::Run(running) = world.once.start(&world.id(KEY), &intent.into()).await.unwrap() else {
+        panic!()
+    };
     running.release().await.unwrap();
     assert!(matches!(world.refused(KEY).await, Refusal::Unreadable));
 }

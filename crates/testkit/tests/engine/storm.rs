@@ -41,7 +41,7 @@ async fn die(world: &World, key: &str) {
     let dying = world.neighbour();
     dying.faults.always(Op::Renew, Fault::HangBefore);
     dying.faults.always(Op::Settle, Fault::HangBefore);
-    if let Ok(Started::Run(mut running)) = dying.once.start(&dying.id(key), &dying.intent(key)).await {
+    if let Ok(Started::Run(mut running)) = dying.once.start(&dying.id(key), &dying.intent(key).into()).await {
         running.begun();
         dying.effect(key).await.unwrap();
     }

@@ -152,7 +152,7 @@ impl World {
     }
 
     pub(crate) async fn start(&self, key: &str) -> Started {
-        self.once.start(&self.id(key), &self.intent(key)).await.unwrap()
+        self.once.start(&self.id(key), &self.intent(key).into()).await.unwrap()
     }
 
     pub(crate) async fn run_by_hand(&self, key: &str) -> onlyonce_core::Running {
