@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::drain::Visit;
 use crate::error::{ErrorKind, StoreError};
 use crate::key::RecordId;
 use crate::record::{AttemptId, Begin, Claim, Settled, Settlement, Takeover, Verdict};
@@ -86,12 +87,14 @@ pub(crate) async fn settle(
     }
 }
 
-/// Frees what a begin may have taken whose reply was lost; goes on for a lease, because it may also land late.
+/// Frees what a begin may have taken whose reply was lost. It may also land late, so this goes on for a lease, and no longer:
+/// what lands later than that lapses, which says "unknown" and is safe.
 pub(crate) fn undo_begin(
     store: &Arc<dyn Store>,
     clock: &Arc<dyn Clock>,
     id: RecordId,
     claim: &Claim,
+    visit: Visit,
 ) -> impl Future<Output = ()> + Send + use<> {
     let (store, clock) = (Arc::clone(store), Arc::clone(clock));
     let attempt = AttemptId { owner: claim.owner, fence: None };
@@ -103,13 +106,19 @@ pub(crate) fn undo_begin(
     let how = Settlement { verdict, retain: claim.retain_unsettled };
     let lease = claim.lease;
     async move {
+        // A drain waits for the first answer only: what is still on its way may never land.
+        let mut visit = Some(visit);
         let give_up = clock.now().plus(lease);
-        let mut repeat = 0;
-        while settle(&*store, &*clock, &id, &attempt, &how).await == Some(Settled::Lost)
-            && clock.now() < give_up
-        {
-            repeat += 1;
+        for repeat in 1.. {
+            let settled = store.settle(&id, &attempt, &how).await;
+            if settled.is_ok() {
+                visit = None;
+            }
+            if matches!(settled, Ok(Settled::Applied)) || clock.now() >= give_up {
+                break;
+            }
             clock.sleep(backoff(repeat)).await;
         }
+        drop(visit);
     }
 }

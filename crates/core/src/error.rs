@@ -10,6 +10,8 @@ use std::fmt;
 pub enum ErrorKind {
     /// It did not happen. Trying again later may work.
     Unavailable,
+    /// It did not happen, and not because of the store: the engine is closing, or has too much to do.
+    Busy,
     /// It may or may not have happened. Repeating the same call is safe and tells.
     Ambiguous,
     /// What is stored can't be read. Nothing may run on the strength of it.
@@ -85,6 +87,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let meaning = match self.kind {
             ErrorKind::Unavailable => "did not happen: the store is unavailable",
+            ErrorKind::Busy => "did not happen: this instance takes no calls right now",
             ErrorKind::Ambiguous => "may or may not have happened: the store did not answer",
             ErrorKind::Corrupt => "found a record that can't be read",
             ErrorKind::Rejected => "was refused by the store",

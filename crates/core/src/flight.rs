@@ -142,6 +142,8 @@ impl Flight {
                 self.lease.extend(sent.plus(lease));
                 Some(sent.plus(lease / 3))
             }
+            // It was settled while this renewal was on its way.
+            Ok(Settled::Lost) if self.end.get().is_some() => None,
             Ok(Settled::Lost) => {
                 tracing::warn!(record = %self.id, fence = %self.fence, "the lease is lost: another may run");
                 self.lease.lose();

@@ -149,10 +149,13 @@ impl Drop for StopSign {
 async fn work(sign: StopSign) {
     let shared = &sign.0;
     loop {
-        for job in std::mem::take(&mut *shared.jobs.lock()) {
+        // Looked at before the jobs are taken: the last one may be put there right before the last handle goes.
+        let closed = shared.closed.load(Ordering::Acquire);
+        let jobs = std::mem::take(&mut *shared.jobs.lock());
+        for job in jobs {
             tokio::spawn(job);
         }
-        if shared.closed.load(Ordering::Acquire) {
+        if closed {
             return;
         }
         let (due, next) = shared.take_due();

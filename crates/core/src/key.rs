@@ -155,7 +155,7 @@ impl Operation {
 
 /// The name of a record: SHA-256 over the length-prefixed (scope, operation, key).
 ///
-/// Safe to log and to show: nobody reads the key back from it.
+/// Fit to be logged and shown: the key can't be read from it, though a key that can be guessed can be recognised.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecordId([u8; 32]);
 

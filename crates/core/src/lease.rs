@@ -11,6 +11,9 @@ use crate::clock::{Clock, Moment};
 use crate::key::RecordId;
 use crate::record::Fence;
 
+/// Timers stand still while the machine is suspended, the clock of leases does not: it is looked at this often.
+const SLICE: Duration = Duration::from_secs(1);
+
 /// The local side of a lease.
 ///
 /// The deadline counts from when the granting request was *sent*, so it never lies behind the backend's own.
@@ -57,7 +60,7 @@ impl Lease {
             }
             tokio::select! {
                 () = moved => {}
-                () = self.clock.sleep(self.deadline().since(self.clock.now())) => {}
+                () = self.clock.sleep(self.deadline().since(self.clock.now()).min(SLICE)) => {}
             }
         }
     }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::{InputError, StoreError};
+use crate::error::{ErrorKind, InputError, StoreError};
 use crate::record::Answer;
 
 /// Why a call has no answer of its own. Error types of calls are made from it, by `From<Refusal>`.
@@ -46,7 +46,8 @@ impl Refusal {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::InProgress { .. } | Self::Store(_) => true,
+            Self::InProgress { .. } => true,
+            Self::Store(error) => !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Rejected),
             Self::Unknown { retry_after, .. } => retry_after.is_some(),
             Self::Duplicate | Self::Mismatch | Self::Unreadable | Self::Input(_) => false,
         }

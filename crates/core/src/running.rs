@@ -214,27 +214,29 @@ impl Asking {
     pub async fn resolve(self, found: Recovery<Answer>) -> Result<Started, StoreError> {
         let settings = Arc::clone(self.0.settings());
         let fence = self.permit().fence();
-        let (finished, prior) = match found {
+        let evidence = self.0.attempt.evidence();
+        let (class, record) = match found {
+            // Asking took longer than the lease: somebody else may have asked and run meanwhile.
+            Recovery::NotDone if self.permit().is_lost() => (Class::Unknown, evidence),
             Recovery::NotDone => return Ok(Started::Run(self.0)),
-            Recovery::Done(answer) => {
-                let prior = match settings.mode {
-                    Mode::Replay => {
-                        Prior::Replay(Replay { answer: answer.clone(), fence, expires_in: settings.retain })
-                    }
-                    Mode::Reject => Prior::Refused(Refusal::Duplicate),
-                };
-                (self.0.complete(answer).await?, prior)
+            Recovery::Done(answer) => (Class::Keep, answer),
+            Recovery::Unknown => (Class::Unknown, evidence),
+        };
+        let prior = match settlement(&settings, class, record.clone()).verdict {
+            Verdict::Completed(answer) if answer.is_none() => Prior::Refused(Refusal::Duplicate),
+            Verdict::Completed(answer) => {
+                Prior::Replay(Replay { answer, fence, expires_in: settings.retain })
             }
-            Recovery::Unknown => {
+            Verdict::Released => Prior::Refused(Refusal::InProgress { retry_after: RETRY_AFTER }),
+            Verdict::Unknown(evidence) => {
                 let retry_after = match settings.on_lapse {
                     OnLapse::Ask { after } => Some(after),
                     OnLapse::Hold | OnLapse::Rerun => None,
                 };
-                let evidence = self.0.attempt.evidence();
-                let prior = Prior::Refused(Refusal::Unknown { evidence: evidence.clone(), retry_after });
-                (self.0.unknown(evidence).await?, prior)
+                Prior::Refused(Refusal::Unknown { evidence, retry_after })
             }
         };
+        let finished = self.0.end(class, record).await?;
         Ok(Started::Prior(match finished {
             Finished::Stored | Finished::Pending => prior,
             Finished::Superseded(theirs) => theirs,

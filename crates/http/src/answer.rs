@@ -137,7 +137,8 @@ fn read_headers(reader: &mut Reader) -> Result<HeaderMap, CodecError> {
     for _ in 0..count {
         let name = HeaderName::from_bytes(&reader.bytes()?)
             .map_err(|_| CodecError::Invalid("a header name".into()))?;
-        headers.append(name, read_value(reader.bytes()?)?);
+        let value = read_value(reader.bytes()?)?;
+        headers.try_append(name, value).map_err(|_| CodecError::Invalid("too many headers".into()))?;
     }
     Ok(headers)
 }

@@ -7,7 +7,7 @@ use http::header::HeaderValue;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use onlyonce_core::{Fingerprint, Hash16, Intent, Key, Label, Operation, RecordId, Scope};
+use onlyonce_core::{Fingerprint, Hash16, Intent, Key, Label, Operation, Permit, RecordId, Scope};
 use tower_service::Service;
 
 use crate::body::{self, Read, RequestBody, ResponseBody};
@@ -30,10 +30,21 @@ pub(crate) struct Call<S> {
     pub(crate) scope: Option<Scope>,
 }
 
+/// Counts a refusal and answers with it.
+pub(crate) fn refuse<R>(
+    route: &Route,
+    shared: &Shared,
+    parts: &Parts,
+    problem: Problem,
+) -> Response<ResponseBody<R>> {
+    Meter::new(&routes::label(route, parts)).count(Tally::Problem(problem.name()));
+    problem.respond(Language::of(&parts.headers), &shared.docs)
+}
+
 /// What is to be done with a request whose body was read.
 enum Prepared {
     Run(Box<Exchange>, Bytes),
-    /// It has no key, and needs none.
+    /// It has no key and needs none, or it is protected already.
     Pass(Bytes),
     Refuse(Problem),
 }
@@ -102,10 +113,16 @@ impl<S> Call<S> {
         let Some(scope) = self.scope.take() else {
             return Prepared::Refuse(Problem::new(ProblemKind::ScopeMissing));
         };
-        match self.fingerprint(&body) {
-            Ok(fingerprint) => Prepared::Run(Box::new(self.exchange(key, &scope, fingerprint)), body),
-            Err(problem) => Prepared::Refuse(problem),
+        let exchange = match self.fingerprint(&body) {
+            Ok(fingerprint) => Box::new(self.exchange(key, &scope, fingerprint)),
+            Err(problem) => return Prepared::Refuse(problem),
+        };
+        // Where the layer is there twice, the outer one runs this call already; the inner one would wait for it for ever.
+        let permit = self.parts.extensions.get::<Permit>();
+        if permit.is_some_and(|permit| permit.record_id() == exchange.id) {
+            return Prepared::Pass(body);
         }
+        Prepared::Run(exchange, body)
     }
 
     async fn read<B>(&mut self, body: B) -> Result<Bytes, Problem>
@@ -162,7 +179,6 @@ impl<S> Call<S> {
     }
 
     fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
-        Meter::new(&routes::label(&self.route, &self.parts)).count(Tally::Problem(problem.name()));
-        problem.respond(Language::of(&self.parts.headers), &self.shared.docs)
+        refuse(&self.route, &self.shared, &self.parts, problem)
     }
 }

@@ -64,24 +64,29 @@ impl Exchange {
         R: Body<Data = Bytes>,
         R::Error: std::fmt::Display,
     {
-        let started = match self.route.once.start(&self.id, &self.intent).await {
-            // Boxed because it is rare, and would make every call larger.
-            Ok(Started::Ask(asking)) => Box::pin(self.find_out(asking)).await,
-            other => other,
-        };
-        match started {
-            Ok(Started::Run(running)) => self.execute(running, &mut inner, request).await,
-            Ok(Started::Prior(prior)) => Ok(self.prior(prior)),
-            // An answered question asks no other one.
-            Ok(Started::Ask(_)) => Ok(self.refuse(Problem::new(ProblemKind::OutcomeUnknown))),
+        let mut started = match self.route.once.start(&self.id, &self.intent).await {
+            Ok(started) => started,
             Err(error) if self.may_fail_open(&error) => {
                 tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "failing open: the call is not protected");
                 self.meter.count(Tally::FailedOpen);
                 let mut response = Box::pin(inner.call(request)).await?.map(ResponseBody::passed);
                 response.headers_mut().insert(FAIL_OPEN, HeaderValue::from_static("true"));
-                Ok(response)
+                return Ok(response);
             }
-            Err(error) => Ok(self.store_failed(error)),
+            Err(error) => return Ok(self.store_failed(error)),
+        };
+        if let Started::Ask(asking) = started {
+            // Boxed because it is rare, and would make every call larger.
+            started = match Box::pin(self.find_out(asking)).await {
+                Ok(found) => found,
+                Err(error) => return Ok(self.store_failed(error)),
+            };
+        }
+        match started {
+            Started::Run(running) => self.execute(running, &mut inner, request).await,
+            Started::Prior(prior) => Ok(self.prior(prior)),
+            // An answered question asks no other one.
+            Started::Ask(_) => Ok(self.refuse(Problem::new(ProblemKind::OutcomeUnknown))),
         }
     }
 
@@ -103,8 +108,8 @@ impl Exchange {
         };
         let found = match found {
             Recovery::Done(response) => {
-                let headers = self.route.options.headers.select(response.headers());
-                Recovery::Done(encode_whole(response.status(), headers, response.body(), std::iter::empty()))
+                let (parts, body) = response.into_parts();
+                Recovery::Done(self.whole(&parts, &body, None))
             }
             Recovery::NotDone => Recovery::NotDone,
             Recovery::Unknown => Recovery::Unknown,
@@ -166,7 +171,7 @@ impl Exchange {
     async fn settle<R>(&self, running: Running, heard: Heard<R>) -> Response<ResponseBody<R>> {
         let (parts, body, record) = match heard {
             Heard::Whole(parts, bytes, trailers) => {
-                let record = self.whole(&parts, &bytes, trailers.as_ref(), running.settings().max_answer);
+                let record = self.whole(&parts, &bytes, trailers.as_ref());
                 (parts, ResponseBody::full(bytes, trailers), record)
             }
             Heard::Stream(parts, body) => {
@@ -200,18 +205,12 @@ impl Exchange {
         response
     }
 
-    fn whole(
-        &self,
-        parts: &response::Parts,
-        bytes: &Bytes,
-        trailers: Option<&HeaderMap>,
-        limit: usize,
-    ) -> Answer {
+    fn whole(&self, parts: &response::Parts, bytes: &Bytes, trailers: Option<&HeaderMap>) -> Answer {
         let headers = self.route.options.headers.select(&parts.headers);
         let answer =
             encode_whole(parts.status, headers, bytes, trailers.iter().flat_map(|trailers| trailers.iter()));
-        if answer.0.len() > limit {
-            // Its headers alone are beyond all reason: what is kept is that it happened.
+        if answer.0.len() > self.intent.settings.max_answer {
+            // A recovered answer is too large, or the headers alone are beyond all reason: it is kept that it happened.
             return StoredAnswer::tombstone(parts.status, &parts.headers).encode();
         }
         answer
@@ -242,6 +241,9 @@ impl Exchange {
                 }
             },
         };
+        if matches!(refusal, Refusal::Unreadable) {
+            tracing::error!(record = %self.id, "the record was written in a way that this release does not know");
+        }
         self.refuse(Problem::of(refusal))
     }
 

@@ -2,28 +2,30 @@
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// Headers of an answer that are not stored, because they belong to one connection, one moment, one user or one trace.
-const NEVER: [HeaderName; 13] = [
-    header::CONNECTION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::WWW_AUTHENTICATE,
-    header::CONTENT_LENGTH,
-    header::SET_COOKIE,
-    header::DATE,
-    header::SERVER,
-    header::ALT_SVC,
-];
-
-const NEVER_BY_NAME: [&str; 21] = [
+/// Belong to one connection, or are computed anew: never stored, whatever the lists say.
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
     "keep-alive",
     "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "content-length",
+];
+
+/// Belong to one moment, one user or one trace, or are written by this layer on every answer anew.
+const USUALLY_NOT: [&str; 32] = [
+    "set-cookie",
+    "date",
+    "server",
+    "server-timing",
+    "alt-svc",
     "authorization",
+    "www-authenticate",
     "authentication-info",
+    "proxy-authenticate",
+    "proxy-authorization",
     "proxy-authentication-info",
     "traceparent",
     "tracestate",
@@ -41,16 +43,11 @@ const NEVER_BY_NAME: [&str; 21] = [
     "x-amzn-trace-id",
     "x-amzn-requestid",
     "x-cloud-trace-context",
-];
-
-/// Headers that this layer writes itself, on every answer anew.
-const OURS: [&str; 6] = [
     "idempotency-key",
     "idempotent-replayed",
     "idempotency-expires",
     "idempotency-stored",
     "onlyonce-fail-open",
-    "server-timing",
 ];
 
 /// Which headers are stored besides the rules that always hold.
@@ -92,15 +89,10 @@ impl StoredHeaders {
     }
 
     fn keeps(&self, name: &HeaderName) -> bool {
-        let hop_by_hop = NEVER[..5].contains(name)
-            || *name == header::CONTENT_LENGTH
-            || NEVER_BY_NAME[..2].contains(&name.as_str());
-        if hop_by_hop || self.deny.contains(name) {
+        if HOP_BY_HOP.contains(&name.as_str()) || self.deny.contains(name) {
             return false;
         }
-        let usually_not =
-            NEVER.contains(name) || NEVER_BY_NAME.contains(&name.as_str()) || OURS.contains(&name.as_str());
-        !usually_not || self.allow.contains(name)
+        !USUALLY_NOT.contains(&name.as_str()) || self.allow.contains(name)
     }
 }
 

@@ -21,11 +21,12 @@ pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key
 pub enum KeyFrom {
     /// A header: a structured-field string, or bare visible ASCII without quotes, commas, semicolons and spaces.
     Header(HeaderName),
-    /// A member of the JSON body, named by a JSON pointer; a string or a whole number.
+    /// A member of the JSON body, named by a JSON pointer; a string or a whole number. A body that is not JSON is refused,
+    /// because nobody knows whether a key was meant.
     Json(String),
     /// A parameter of the query.
     Query(String),
-    /// A field of an urlencoded form.
+    /// A field of an urlencoded form; a body of another content type, `multipart/form-data` too, has no key.
     Form(String),
 }
 

@@ -18,6 +18,9 @@
 //! A handler finds the [`Permit`](onlyonce_core::Permit) of its attempt in the request's extensions, and may decide itself
 //! what its answer means by putting a [`Class`](onlyonce_core::Class) into the response's extensions.
 //!
+//! Below nested axum routers switch on the feature `axum` (the facade does): without it the layer sees the path that is left
+//! after nesting, and the same path below two routers would be the same call.
+//!
 //! What is promised in which case: see `docs/guarantees.md`. How refusals look: see [`problem`].
 
 mod answer;

@@ -63,7 +63,8 @@ pub struct Options {
     pub response_patience: Duration,
     /// Which response headers are stored.
     pub headers: StoredHeaders,
-    /// Leases, retention, waiting and mode; `None` for those of the engine. `max_response` decides on the answer's size.
+    /// Leases, retention, waiting and mode, all of them; `None` for those of the engine. To change one, start from the engine's:
+    /// `Settings { wait, ..(**once.settings()).clone() }`. `max_response` decides on the answer's size.
     pub settings: Option<Settings>,
     /// For `OnLapse::Ask`: how to find out whether an attempt that ended without a word happened.
     pub recover: Option<Recover>,

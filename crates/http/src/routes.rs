@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Method;
 use http::request::Parts;
 use matchit::Router;
-use onlyonce_core::{Idempotency, InputError};
+use onlyonce_core::{Idempotency, InputError, OnLapse};
 
 use crate::options::Options;
 
@@ -27,6 +27,12 @@ impl Route {
     ) -> Result<Self, InputError> {
         options.validate()?;
         let once = once.with_settings(options.engine_settings(once.settings()))?;
+        if matches!(once.settings().on_lapse, OnLapse::Ask { .. }) && options.recover.is_none() {
+            tracing::warn!(
+                route = label.as_deref().unwrap_or("default"),
+                "OnLapse::Ask without Options::recover acts as Hold"
+            );
+        }
         Ok(Self { options, once, label })
     }
 }
@@ -59,6 +65,9 @@ impl Routes {
         let method =
             Method::from_bytes(method.as_bytes()).map_err(|_| wrong("does not start with a method"))?;
         check_method(&method)?;
+        if path.split('/').any(|segment| segment.starts_with([':', '*'])) {
+            return Err(wrong("must write parameters in braces, as axum does: {id} or {*rest}"));
+        }
         let route = Route::new(once, options, Some(pattern.into()))
             .map_err(|cause| wrong(&format!("is wrong: {cause}")))?;
         let routes = self.declared.entry(method).or_default();
@@ -67,9 +76,6 @@ impl Routes {
 
     /// The route of a request, or `None` if it is passed on untouched.
     pub(crate) fn find(&self, parts: &Parts) -> Option<&Arc<Route>> {
-        if parts.headers.contains_key(http::header::UPGRADE) {
-            return None;
-        }
         let declared = self.declared.get(&parts.method).and_then(|routes| routes.at(path(parts)).ok());
         match declared {
             Some(found) => Some(found.value),
@@ -102,6 +108,9 @@ pub(crate) fn path(parts: &Parts) -> &str {
     parts.uri.path()
 }
 
+/// How much of a path that matches no pattern is stored.
+const LONGEST_LABEL: usize = 128;
+
 /// How the record of a request is labelled, and whether that is a pattern (and not one of endlessly many paths).
 pub(crate) fn label(route: &Route, parts: &Parts) -> (Arc<str>, bool) {
     if let Some(label) = &route.label {
@@ -111,5 +120,8 @@ pub(crate) fn label(route: &Route, parts: &Parts) -> (Arc<str>, bool) {
     if let Some(matched) = parts.extensions.get::<axum::extract::MatchedPath>() {
         return (format!("{} {}", parts.method, matched.as_str()).into(), true);
     }
-    (format!("{} {}", parts.method, path(parts)).into(), false)
+    // There is no end to what a caller may put into a path.
+    let path = path(parts);
+    let end = (0..=path.len().min(LONGEST_LABEL)).rev().find(|end| path.is_char_boundary(*end)).unwrap_or(0);
+    (format!("{} {}", parts.method, &path[..end]).into(), false)
 }

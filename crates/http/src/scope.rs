@@ -63,7 +63,14 @@ impl ScopeFrom {
     /// Takes it from a request extension that an authentication layer has set.
     pub fn extension<T: Send + Sync + 'static>(name: impl Fn(&T) -> String + Send + Sync + 'static) -> Self {
         Self::with(move |parts| {
-            parts.extensions.get::<T>().and_then(|found| Scope::new(&name(found)).ok()).into()
+            let Some(found) = parts.extensions.get::<T>() else {
+                tracing::warn!(
+                    wanted = std::any::type_name::<T>(),
+                    "the request has no such extension; the layer that sets it must be outside of the idempotency layer"
+                );
+                return Caller::Absent;
+            };
+            Scope::new(&name(found)).ok().into()
         })
     }
 

@@ -8,13 +8,13 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
+use onlyonce_core::InputError;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::body::{RequestBody, ResponseBody};
-use crate::call::Call;
+use crate::call::{self, Call};
 use crate::key::Early;
-use crate::language::Language;
 use crate::layer::Shared;
 use crate::options::MissingKey;
 use crate::outcome;
@@ -59,9 +59,6 @@ where
         let shared = Arc::clone(&self.shared);
         let (parts, body) = request.into_parts();
 
-        let refuse = |problem: Problem, headers: &http::HeaderMap| {
-            ResponseFuture::known(problem.respond(Language::of(headers), &shared.docs))
-        };
         if parts.method == Method::GET && shared.outcome_path.as_deref() == Some(parts.uri.path()) {
             return ResponseFuture::engine(async move { Ok(outcome::answer(&shared, parts).await) });
         }
@@ -69,22 +66,27 @@ where
             let request = Request::from_parts(parts, RequestBody::passed(body));
             return ResponseFuture::passed(inner.call(request));
         };
+        let refuse = |kind, why: Option<InputError>| {
+            let problem = Problem::new(kind);
+            let problem = why.into_iter().fold(problem, Problem::because);
+            ResponseFuture::known(call::refuse(route, &shared, &parts, problem))
+        };
         let early = match route.options.key.early(&parts.headers, parts.uri.query()) {
             Ok(Early::Missing) if route.options.missing_key == MissingKey::Pass => {
                 let request = Request::from_parts(parts, RequestBody::passed(body));
                 return ResponseFuture::passed(inner.call(request));
             }
-            Ok(Early::Missing) => return refuse(Problem::new(ProblemKind::KeyMissing), &parts.headers),
+            Ok(Early::Missing) => return refuse(ProblemKind::KeyMissing, None),
             Ok(Early::Key(key)) => Some(key),
             Ok(Early::InBody) => None,
-            Err(why) => return refuse(Problem::new(ProblemKind::KeyInvalid).because(why), &parts.headers),
+            Err(why) => return refuse(ProblemKind::KeyInvalid, Some(why)),
         };
         let scope = match shared.scope.find(&parts) {
             Caller::Known(scope) => Some(scope),
             // A request whose key turns out to be missing needs no scope.
             Caller::Absent if early.is_none() => None,
-            Caller::Absent => return refuse(Problem::new(ProblemKind::ScopeMissing), &parts.headers),
-            Caller::Denied => return refuse(Problem::new(ProblemKind::ScopeDenied), &parts.headers),
+            Caller::Absent => return refuse(ProblemKind::ScopeMissing, None),
+            Caller::Denied => return refuse(ProblemKind::ScopeDenied, None),
         };
         let call = Call { route: Arc::clone(route), shared: Arc::clone(&shared), inner, parts, scope };
         ResponseFuture::engine(call.answer(body, early))

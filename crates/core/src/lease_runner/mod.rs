@@ -17,7 +17,7 @@ use crate::keeper::Keeper;
 use crate::key::RecordId;
 use crate::policy::{Decision, OnLapse, decide};
 use crate::record::{Answer, AttemptId, Begin, Claim, Owner, Snapshot, State, Takeover};
-use crate::runner::{Runner, Start};
+use crate::runner::{Attempt, Runner, Start};
 use crate::settings::Intent;
 use crate::store::Store;
 use attempt::LeaseAttempt;
@@ -63,12 +63,13 @@ impl Runner for LeaseRunner {
     async fn start(&self, id: &RecordId, intent: &Arc<Intent>) -> Result<Start, StoreError> {
         let inner = &self.0;
         inner.keeper.ensure_running();
-        let visit = inner.tracker.enter().ok_or_else(closed)?;
+        let visit = inner.tracker.enter().map_err(busy)?;
         let mut patience = Patience::new(inner, intent);
-        let mut takeover = match intent.settings.on_lapse {
+        let first_takeover = match intent.settings.on_lapse {
             OnLapse::Rerun => Takeover::Allowed,
             OnLapse::Hold | OnLapse::Ask { .. } => Takeover::Never,
         };
+        let mut takeover = first_takeover;
         let mut evidence = Answer::none();
         let mut rounds = 0;
         while rounds < ROUNDS {
@@ -85,12 +86,19 @@ impl Runner for LeaseRunner {
                         Flight::new(*id, attempt_id, (fence, attempt), Arc::clone(intent), sent, backend);
                     let attempt =
                         LeaseAttempt::new(Arc::clone(inner), Arc::new(flight), (over, evidence), visit);
+                    if attempt.permit().is_lost() {
+                        // Dropped unpolled: it is given back in the background.
+                        return Err(busy(
+                            "the store took longer to answer than the lease lasts; lengthen the lease",
+                        ));
+                    }
                     return Ok(Start::Run(Box::new(attempt)));
                 }
                 (Begin::Taken(snapshot), ..) => snapshot,
             };
             match decide(&snapshot, &intent.fingerprint, intent.settings.rules()) {
-                Decision::Again => {}
+                // What was seen is gone: an attempt that came between has ended without an effect.
+                Decision::Again => takeover = first_takeover,
                 Decision::TakeOver(fence) => {
                     takeover = Takeover::Seen(fence);
                     if let State::Lapsed { evidence: seen, .. } = snapshot.state {
@@ -107,7 +115,7 @@ impl Runner for LeaseRunner {
             }
             rounds += 1;
         }
-        inner.store.get(id).await?.map(Start::Taken).ok_or_else(restless)
+        inner.store.get(id).await?.map(Start::Taken).ok_or_else(|| busy("the record kept changing; retry"))
     }
 
     async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
@@ -115,16 +123,8 @@ impl Runner for LeaseRunner {
     }
 }
 
-fn closed() -> StoreError {
-    StoreError::unavailable(
-        "onlyonce",
-        "start",
-        "the engine is closing; send the call to another instance or retry later",
-    )
-}
-
-fn restless() -> StoreError {
-    StoreError::unavailable("onlyonce", "start", "the record kept changing; retry")
+fn busy(why: &'static str) -> StoreError {
+    StoreError::new(ErrorKind::Busy, "onlyonce", "start", why)
 }
 
 impl Inner {
@@ -170,7 +170,9 @@ struct BeginGuard<'a> {
 impl Drop for BeginGuard<'_> {
     fn drop(&mut self) {
         if self.landed {
-            let job = background::undo_begin(&self.inner.store, &self.inner.clock, *self.id, self.claim);
+            let visit = self.inner.tracker.enter_even_if_closed();
+            let (store, clock) = (&self.inner.store, &self.inner.clock);
+            let job = background::undo_begin(store, clock, *self.id, self.claim, visit);
             self.inner.keeper.finish_later(Box::pin(job));
         }
     }

@@ -114,7 +114,9 @@ impl Shard {
         while removed < limit
             && let Some((page, hash)) = self.calendar.first_before(now)
         {
-            self.remove_where(hash, |entry| calendar::page(entry.record.expires_at()) == page, usage);
+            let found =
+                self.remove_where(hash, |entry| calendar::page(entry.record.expires_at()) == page, usage);
+            debug_assert!(found, "the calendar names a record that is not there");
             removed += 1;
         }
         removed

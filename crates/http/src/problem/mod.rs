@@ -48,7 +48,7 @@ use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderValue, LINK, LOCATION, RETRY_AFTER, VARY,
 };
 use http::{Response, StatusCode};
-use onlyonce_core::{RecordId, Refusal};
+use onlyonce_core::{ErrorKind, RecordId, Refusal};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -121,6 +121,13 @@ impl Problem {
         Self(Box::new(Content { kind, why, record, retry_after, retryable, location, members: Map::new() }))
     }
 
+    /// A problem that is not retryable, although its kind usually is.
+    fn final_(kind: ProblemKind) -> Self {
+        let mut problem = Self::new(kind);
+        problem.0.retryable = false;
+        problem
+    }
+
     /// Adds what exactly is wrong, in English: it often names the caller's own input.
     pub(crate) fn because(mut self, why: impl Display) -> Self {
         self.0.why = Some(why.to_string());
@@ -161,9 +168,12 @@ impl Problem {
                     None => problem,
                 }
             }
-            Refusal::Store(error) if error.kind() != onlyonce_core::ErrorKind::Corrupt => {
-                Self::new(ProblemKind::StoreUnavailable).retry_after(Duration::from_secs(1))
-            }
+            Refusal::Store(error) => match error.kind() {
+                ErrorKind::Corrupt => Self::new(ProblemKind::RecordUnreadable),
+                // Repeating what the store refuses for good is pointless.
+                ErrorKind::Rejected => Self::final_(ProblemKind::StoreUnavailable),
+                _ => Self::new(ProblemKind::StoreUnavailable).retry_after(Duration::from_secs(1)),
+            },
             _ => Self::new(ProblemKind::RecordUnreadable),
         }
     }

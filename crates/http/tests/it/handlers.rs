@@ -3,6 +3,7 @@
 use axum::http::{HeaderMap, Uri};
 use axum::{Extension, Router};
 use onlyonce_core::Permit;
+use onlyonce_http::{IdempotencyLayer, Options, ScopeFrom, StoreDown};
 use onlyonce_testkit::Ledger;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -95,4 +96,29 @@ async fn draining_waits_for_calls_under_way_and_refuses_new_ones() {
     gate.open(1);
     assert_eq!(drain.await.unwrap(), onlyonce_core::Drained::Everything);
     assert_eq!(first.await.unwrap().body, "done");
+}
+
+#[tokio::test]
+async fn a_closing_engine_does_not_fail_open() {
+    let options = Options { store_down: StoreDown::FailOpen, ..Options::default() };
+    let service = Setup::new().options(options).counting().await;
+    service.client.send(post("/pay").key("k")).await;
+    service.once.drain(std::time::Duration::from_secs(1)).await;
+    service.client.send(post("/pay").key("k")).await.assert_problem(503, "store-unavailable");
+    assert_eq!(service.effects(), 1);
+}
+
+#[tokio::test]
+async fn a_layer_that_is_there_twice_protects_once() {
+    let once = onlyonce_core::Idempotency::new(onlyonce_core::MemoryStore::new());
+    let layer = IdempotencyLayer::new(once, ScopeFrom::nobody());
+    let service = Setup::new()
+        .layer(|layer| layer.methods([]))
+        .serve(move |ledger| crate::support::counting(ledger).layer(layer.clone()).layer(layer))
+        .await;
+    for replayed in [false, true] {
+        let answer = service.client.send(post("/pay").key("k")).await;
+        assert_eq!((answer.status.as_u16(), answer.is_replay()), (201, replayed));
+    }
+    assert_eq!(service.effects(), 1);
 }

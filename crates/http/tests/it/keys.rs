@@ -125,11 +125,16 @@ async fn the_key_may_come_from_the_query_or_a_form_field() {
 }
 
 #[tokio::test]
-async fn an_upgrade_is_passed_on_untouched() {
+async fn an_upgrade_is_passed_on_untouched_but_does_not_switch_protection_off() {
     let service = Setup::new().counting().await;
+    let upgrade = |to: &str| post("/chat").key("k").header("connection", "upgrade").header("upgrade", to);
     for _ in 0..2 {
-        let ask = post("/chat").key("k").header("connection", "upgrade").header("upgrade", "websocket");
-        assert!(!service.client.send(ask).await.is_replay());
+        assert!(!service.client.send(upgrade("websocket").method(Method::GET)).await.is_replay());
     }
     assert_eq!(service.effects(), 2);
+    // Some clients offer h2c with every request, also with their POSTs.
+    for replayed in [false, true] {
+        assert_eq!(service.client.send(upgrade("h2c")).await.is_replay(), replayed);
+    }
+    assert_eq!(service.effects(), 3);
 }

@@ -100,6 +100,19 @@ async fn ask_waits_for_its_time_and_then_believes_the_hook() {
 }
 
 #[tokio::test]
+async fn a_recovered_answer_that_is_too_large_is_the_same_refusal_every_time() {
+    let hook = Recover::new(|_| async { Recovery::Done(Response::new(vec![b'x'; 2 << 20].into())) });
+    let service = doubtful(OnLapse::Ask { after: AFTER }, Some(hook)).await;
+    service.client.send(post("/pay").key("k")).await;
+    service.clock.advance(AFTER);
+    for _ in 0..2 {
+        let answer = service.client.send(post("/pay").key("k")).await;
+        assert_eq!(answer.assert_problem(409, "response-not-retained")["original_status"], 200);
+    }
+    assert_eq!(service.effects(), 1);
+}
+
+#[tokio::test]
 async fn ask_without_a_hook_stays_unknown() {
     let service = doubtful(OnLapse::Ask { after: AFTER }, None).await;
     service.client.send(post("/pay").key("k")).await;

@@ -16,6 +16,7 @@ fn patterns_methods_and_limits_that_make_no_sense_are_refused_with_the_reason() 
     assert!(refusal(|layer| layer.route("payments", Options::default())).contains("a method and a path"));
     assert!(refusal(|layer| layer.route("POST payments", Options::default())).contains("\"POST payments\""));
     assert!(refusal(|layer| layer.route("GET /x", Options::default())).contains("GET changes nothing"));
+    assert!(refusal(|layer| layer.route("POST /orders/:id", Options::default())).contains("{id}"));
     assert!(refusal(|layer| layer.methods([Method::HEAD])).contains("HEAD"));
     let twice =
         refusal(|layer| layer.route("POST /{a}", Options::default()).route("POST /{b}", Options::default()));

@@ -157,3 +157,16 @@ async fn an_error_of_the_store_reaches_the_caller_as_its_own_type() {
     let error = world.pay(KEY).await.unwrap_err();
     assert!(matches!(error, Failed::Refused(refusal) if refusal.is_retryable()));
 }
+
+#[tokio::test]
+async fn a_begin_that_took_longer_than_its_lease_is_not_run_and_frees_the_key() {
+    let world = World::new();
+    world.faults.next(Op::Begin, Fault::Delay(LEASE), 1);
+    let heard = world.in_time(world.pay(KEY)).await;
+    let Err(Failed::Refused(Refusal::Store(error))) = heard else { panic!("{heard:?}") };
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert_eq!(world.effects(), 0);
+    world.until(KEY, StateKind::Released).await;
+    world.paid(KEY).await;
+    assert_eq!(world.effects(), 1);
+}

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onlyonce_core::{OnLapse, Recovery, Refusal, Settings, StateKind};
+use onlyonce_testkit::{Fault, Op};
 
-use crate::world::{Failed, KEY, Paid, World, quiet};
+use crate::world::{Failed, KEY, LEASE, Paid, World, quiet};
 
 const AFTER: Duration = Duration::from_secs(60);
 
@@ -153,4 +154,45 @@ async fn of_many_who_ask_at_once_one_asks() {
     }
     receipts.dedup();
     assert_eq!((asked_in_all, receipts.len(), world.effects()), (1, 1, 1));
+}
+
+#[tokio::test]
+async fn found_not_done_after_the_lease_is_lost_the_body_does_not_run() {
+    let world = asking();
+    world.lapse(KEY).await;
+    world.pass(AFTER).await;
+    world.faults.always(Op::Renew, Fault::HangBefore);
+    let clock = world.clock.clone();
+    let call = world.call(KEY).recover(move |permit| async move {
+        clock.advance(LEASE);
+        assert!(permit.is_lost());
+        Recovery::<String>::NotDone
+    });
+    let heard: Paid = call.run(world.effect(KEY)).await;
+    assert!(matches!(heard, Err(Failed::Refused(Refusal::Unknown { .. }))), "{heard:?}");
+    assert_eq!(world.effects(), 0);
+    assert_eq!(world.kind(KEY).await, Some(StateKind::Lapsed));
+}
+
+#[tokio::test]
+async fn who_asks_too_late_runs_if_the_one_before_was_released() {
+    let world = asking();
+    world.lapse(KEY).await;
+    world.pass(AFTER).await;
+    // The first look is quick; the takeover comes late.
+    world.faults.next(Op::Begin, Fault::Delay(Duration::ZERO), 1);
+    world.faults.next(Op::Begin, Fault::Delay(Duration::from_secs(1)), 1);
+    let late = tokio::spawn({
+        let world = world.clone();
+        async move { world.call(KEY).recover(async |_| Recovery::<String>::NotDone).run(world.effect(KEY)).await }
+    });
+    quiet().await;
+    let before = world.neighbour();
+    let call = before.call(KEY).recover(async |_| Recovery::<String>::NotDone);
+    let released: Paid = call.run(async { Err(Failed::Down) }).await;
+    assert!(matches!(released, Err(Failed::Down)), "{released:?}");
+    world.clock.advance(Duration::from_secs(1));
+    let heard: Paid = late.await.unwrap();
+    assert!(heard.is_ok(), "{heard:?}");
+    assert_eq!(world.effects(), 1);
 }

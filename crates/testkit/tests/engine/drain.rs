@@ -21,7 +21,7 @@ async fn a_drain_waits_for_the_calls_under_way_and_refuses_new_ones() {
     quiet().await;
     assert!(!drained.is_finished());
     let Refusal::Store(error) = world.refused("order-43").await else { panic!("not refused by the engine") };
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(error.kind(), ErrorKind::Busy);
     assert_eq!(world.kind("order-43").await, None);
     running.release().await.unwrap();
     assert_eq!(drained.await.unwrap(), Drained::Everything);
