@@ -1,9 +1,10 @@
 //! Attempts that run in this process, so that a duplicate next to them need not ask the store.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -171,26 +172,35 @@ const SHARDS: usize = 16;
 
 /// All attempts that run in this process, by record.
 #[derive(Debug, Default)]
-pub(crate) struct Flights([Mutex<HashMap<RecordId, Arc<Flight>>>; SHARDS]);
+pub(crate) struct Flights([Mutex<HashTable<Arc<Flight>>>; SHARDS]);
 
 impl Flights {
-    fn shard(&self, id: &RecordId) -> &Mutex<HashMap<RecordId, Arc<Flight>>> {
+    fn shard(&self, id: &RecordId) -> &Mutex<HashTable<Arc<Flight>>> {
         &self.0[usize::from(id.as_bytes()[0]) % SHARDS]
     }
 
     pub(crate) fn get(&self, id: &RecordId) -> Option<Arc<Flight>> {
-        self.shard(id).lock().get(id).cloned()
+        self.shard(id).lock().find(id.hash(), |flight| flight.id == *id).cloned()
     }
 
+    /// From now on duplicates find this flight; one before it under the same id has lost its record.
     pub(crate) fn insert(&self, flight: &Arc<Flight>) {
-        self.shard(&flight.id).lock().insert(flight.id, Arc::clone(flight));
+        let mut shard = self.shard(&flight.id).lock();
+        let (same, hash) =
+            (|other: &Arc<Flight>| other.id == flight.id, |other: &Arc<Flight>| other.id.hash());
+        match shard.entry(flight.id.hash(), same, hash) {
+            Entry::Occupied(mut found) => *found.get_mut() = Arc::clone(flight),
+            Entry::Vacant(free) => {
+                free.insert(Arc::clone(flight));
+            }
+        }
     }
 
     /// Removes this flight; a successor under the same id stays.
     pub(crate) fn remove(&self, flight: &Arc<Flight>) {
         let mut shard = self.shard(&flight.id).lock();
-        if shard.get(&flight.id).is_some_and(|found| Arc::ptr_eq(found, flight)) {
-            shard.remove(&flight.id);
+        if let Ok(found) = shard.find_entry(flight.id.hash(), |other| Arc::ptr_eq(other, flight)) {
+            found.remove();
         }
     }
 }

@@ -45,12 +45,19 @@ pub(crate) struct Exchange {
     pub(crate) question: Option<Parts>,
 }
 
-/// A handler's answer, as far as it was read.
-enum Heard<R> {
-    Whole(response::Parts, Bytes, Option<HeaderMap>),
-    Stream(response::Parts, ResponseBody<R>),
-    /// The body broke off: the client can't have it, and nobody knows how far the handler came.
-    Broken(String),
+/// What a handler's end means: how the call is to be ended, what is recorded of it, and what the client gets if that works.
+struct Heard<R> {
+    class: Class,
+    record: Answer,
+    reply: Result<Response<ResponseBody<R>>, Problem>,
+}
+
+impl<R> Heard<R> {
+    /// Nobody knows how far the handler came.
+    fn doubt() -> Self {
+        let reply = Err(Problem::new(ProblemKind::HandlerFailed));
+        Self { class: Class::Unknown, record: Answer::none(), reply }
+    }
 }
 
 impl Exchange {
@@ -134,22 +141,23 @@ impl Exchange {
         let heard = AssertUnwindSafe(async { Ok(self.listen(inner.call(request).await?).await) })
             .catch_unwind()
             .await;
-        match heard {
-            Ok(Ok(heard)) => Ok(self.settle(running, heard).await),
-            Ok(Err(error)) => {
-                // The service failed without an answer, and nobody knows how far it came.
-                self.doubt(running).await;
-                Err(error)
-            }
+        let (heard, error) = match heard {
+            Ok(Ok(heard)) => (heard, None),
+            // The service failed without an answer.
+            Ok(Err(error)) => (Heard::doubt(), Some(error)),
             Err(_) => {
                 tracing::error!(record = %self.id, "the handler panicked; the outcome is unknown");
-                self.doubt(running).await;
-                Ok(self.refuse(Problem::new(ProblemKind::HandlerFailed)))
+                (Heard::doubt(), None)
             }
+        };
+        let finished = running.end(heard.class, heard.record).await;
+        match error {
+            Some(error) => Err(error),
+            None => Ok(self.reply(heard.class, heard.reply, finished)),
         }
     }
 
-    /// Reads the body of an answer, unless it is a stream.
+    /// Reads the body of an answer, unless it is a stream, and weighs what was heard.
     async fn listen<R>(&self, response: Response<R>) -> Heard<R>
     where
         R: Body<Data = Bytes>,
@@ -157,51 +165,57 @@ impl Exchange {
     {
         let (parts, body) = response.into_parts();
         if is_stream(&parts.headers) {
-            return Heard::Stream(parts, ResponseBody::passed(body));
+            return self.streamed(parts, ResponseBody::passed(body));
         }
         let options = &self.route.options;
         let clock = self.route.once.clock();
         match body::read(body, options.max_response, options.response_patience, &**clock).await {
-            Ok(Read::Whole { bytes, trailers }) => Heard::Whole(parts, bytes, trailers),
-            Ok(Read::TooLarge(body) | Read::TooSlow(body)) => Heard::Stream(parts, body),
-            Err(error) => Heard::Broken(error.to_string()),
+            Ok(Read::Whole { bytes, trailers }) => {
+                let record = self.whole(&parts, &bytes, trailers.as_ref());
+                self.weigh(parts, ResponseBody::full(bytes, trailers), record)
+            }
+            Ok(Read::TooLarge(body) | Read::TooSlow(body)) => self.streamed(parts, body),
+            Err(error) => {
+                tracing::error!(record = %self.id, %error, "the answer broke off; the outcome is unknown");
+                Heard::doubt()
+            }
         }
     }
 
-    async fn settle<R>(&self, running: Running, heard: Heard<R>) -> Response<ResponseBody<R>> {
-        let (parts, body, record) = match heard {
-            Heard::Whole(parts, bytes, trailers) => {
-                let record = self.whole(&parts, &bytes, trailers.as_ref());
-                (parts, ResponseBody::full(bytes, trailers), record)
-            }
-            Heard::Stream(parts, body) => {
-                let record = StoredAnswer::tombstone(parts.status, &parts.headers).encode();
-                (parts, body, record)
-            }
-            Heard::Broken(why) => {
-                tracing::error!(record = %self.id, why, "the answer broke off; the outcome is unknown");
-                self.doubt(running).await;
-                return self.refuse(Problem::new(ProblemKind::HandlerFailed));
-            }
-        };
+    fn streamed<R>(&self, parts: response::Parts, body: ResponseBody<R>) -> Heard<R> {
+        let record = StoredAnswer::tombstone(parts.status, &parts.headers).encode();
+        self.weigh(parts, body, record)
+    }
+
+    fn weigh<R>(&self, parts: response::Parts, body: ResponseBody<R>, record: Answer) -> Heard<R> {
         let by_status = || classify(parts.status, &parts.headers, self.route.options.on_500);
         let class = parts.extensions.get::<Class>().copied().unwrap_or_else(by_status);
-        let finished = running.end(class, record).await;
-        let mut response = Response::from_parts(parts, body);
-        match finished {
-            Ok(Finished::Stored) => {
-                let settings = &self.intent.settings;
-                let kept_for = (class == Class::Keep).then_some(settings.retain);
-                replay::mark(response.headers_mut(), self.echo.clone(), kept_for, &**self.route.once.clock());
-            }
-            Ok(Finished::Pending) => {
-                replay::mark(response.headers_mut(), self.echo.clone(), None, &**self.route.once.clock());
-                response.headers_mut().insert(STORED, HeaderValue::from_static("false"));
-            }
+        Heard { class, record, reply: Ok(Response::from_parts(parts, body)) }
+    }
+
+    /// What the client gets, now that the call has ended.
+    fn reply<R>(
+        &self,
+        class: Class,
+        reply: Result<Response<ResponseBody<R>>, Problem>,
+        finished: Result<Finished, StoreError>,
+    ) -> Response<ResponseBody<R>> {
+        let stored = match finished {
+            Ok(Finished::Stored) => true,
+            Ok(Finished::Pending) => false,
             Ok(Finished::Superseded(prior)) => return self.prior(prior),
             Err(error) => return self.store_failed(error),
-        }
+        };
         self.meter.count(class.into());
+        let mut response = match reply {
+            Ok(response) => response,
+            Err(problem) => return problem.about(self.id).respond(self.language, &self.shared.docs),
+        };
+        let kept_for = (stored && class == Class::Keep).then_some(self.intent.settings.retain);
+        replay::mark(response.headers_mut(), self.echo.clone(), kept_for, &**self.route.once.clock());
+        if !stored {
+            response.headers_mut().insert(STORED, HeaderValue::from_static("false"));
+        }
         response
     }
 
@@ -214,13 +228,6 @@ impl Exchange {
             return StoredAnswer::tombstone(parts.status, &parts.headers).encode();
         }
         answer
-    }
-
-    async fn doubt(&self, running: Running) {
-        self.meter.count(Tally::Unknown);
-        if let Err(error) = running.end(Class::Unknown, Answer::none()).await {
-            tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "the doubt could not be recorded");
-        }
     }
 
     fn prior<R>(&self, prior: Prior) -> Response<ResponseBody<R>> {

@@ -26,12 +26,6 @@ struct Entry {
     record: Record,
 }
 
-/// An id is a SHA-256 already: its bytes are as good a hash as any.
-fn hash(id: &RecordId) -> u64 {
-    let bytes = id.as_bytes();
-    u64::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15]])
-}
-
 fn answer_bytes(record: &Record) -> usize {
     match &record.settled {
         Some((Verdict::Completed(answer) | Verdict::Unknown(answer), _)) => answer.0.len(),
@@ -45,7 +39,7 @@ impl Shard {
     }
 
     pub(super) fn get(&self, id: &RecordId) -> Option<&Record> {
-        self.table.find(hash(id), |entry| entry.id == *id).map(|entry| &entry.record)
+        self.table.find(id.hash(), |entry| entry.id == *id).map(|entry| &entry.record)
     }
 
     pub(super) fn begin(
@@ -73,7 +67,7 @@ impl Shard {
         };
         usage.bytes.fetch_add(answer_bytes(&record), Ordering::Relaxed);
         let expires_at = record.expires_at();
-        match self.table.find_mut(hash(id), |entry| entry.id == *id) {
+        match self.table.find_mut(id.hash(), |entry| entry.id == *id) {
             Some(entry) => {
                 usage.bytes.fetch_sub(answer_bytes(&entry.record), Ordering::Relaxed);
                 let expired_at = entry.record.expires_at();
@@ -81,20 +75,20 @@ impl Shard {
                 if expired_at == expires_at {
                     return answer;
                 }
-                self.calendar.remove(expired_at, hash(id));
+                self.calendar.remove(expired_at, id.hash());
             }
             None => {
                 usage.records.fetch_add(1, Ordering::Relaxed);
                 self.table
-                    .insert_unique(hash(id), Box::new(Entry { id: *id, record }), |entry| hash(&entry.id));
+                    .insert_unique(id.hash(), Box::new(Entry { id: *id, record }), |entry| entry.id.hash());
             }
         }
-        self.calendar.insert(expires_at, hash(id));
+        self.calendar.insert(expires_at, id.hash());
         answer
     }
 
     pub(super) fn remove(&mut self, id: &RecordId, usage: &Usage) {
-        self.remove_where(hash(id), |entry| entry.id == *id, usage);
+        self.remove_where(id.hash(), |entry| entry.id == *id, usage);
     }
 
     /// Removes expired records, the longest expired first; looks at no others but those that expire within this second.
@@ -123,7 +117,7 @@ impl Shard {
     }
 
     fn remove_where(&mut self, wanted: u64, is_it: impl Fn(&Entry) -> bool, usage: &Usage) -> bool {
-        let Ok(found) = self.table.find_entry(wanted, |entry| hash(&entry.id) == wanted && is_it(entry))
+        let Ok(found) = self.table.find_entry(wanted, |entry| entry.id.hash() == wanted && is_it(entry))
         else {
             return false;
         };
@@ -139,7 +133,7 @@ impl Shard {
     fn give_back_room(&mut self) {
         if self.table.capacity() > 1024 && self.table.len() < self.table.capacity() / 4 {
             let half = self.table.capacity() / 2;
-            self.table.shrink_to(half, |entry| hash(&entry.id));
+            self.table.shrink_to(half, |entry| entry.id.hash());
         }
     }
 
