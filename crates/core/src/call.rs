@@ -16,7 +16,7 @@ use crate::key::{Hash16, Key, Operation, RecordId, Scope};
 use crate::lease::Permit;
 use crate::record::{Answer, Label};
 use crate::refusal::Refusal;
-use crate::running::{Finished, Prior, Recovery, Running, Started};
+use crate::running::{Cleared, Finished, Prior, Recovery, Running, Started};
 use crate::settings::Intent;
 use crate::value;
 
@@ -125,8 +125,8 @@ impl Call {
         E: Classify + From<Refusal>,
     {
         let mut running = match self.start().await? {
-            Ok(running) => running,
-            Err(prior) => return revive(prior),
+            Cleared::Run(running) => running,
+            Cleared::Prior(prior) => return revive(prior),
         };
         let permit = running.permit().clone();
         let span =
@@ -167,7 +167,7 @@ impl Call {
         task.await.unwrap_or_else(|_| Err(Refusal::unknown().into()))
     }
 
-    async fn start(mut self) -> Result<Result<Running, Prior>, Refusal> {
+    async fn start(mut self) -> Result<Cleared, Refusal> {
         let id = self.record_id()?;
         let intent = Arc::new(Intent {
             fingerprint: self.input?,
@@ -178,22 +178,19 @@ impl Call {
             },
             settings: Arc::clone(self.once.settings()),
         });
-        let mut started = self.once.start(&id, &intent).await?;
-        loop {
-            let asking = match started {
-                Started::Run(running) => return Ok(Ok(running)),
-                Started::Prior(prior) => return Ok(Err(prior)),
-                Started::Ask(asking) => asking,
-            };
-            let found = match self.recover.take() {
-                Some(hook) => hook(asking.permit().clone()).await,
-                None => {
-                    tracing::error!(record = %id, "OnLapse::Ask needs Call::recover; the outcome stays unknown");
-                    Recovery::Unknown
-                }
-            };
-            started = asking.resolve(found).await?;
-        }
+        let asking = match self.once.start(&id, &intent).await? {
+            Started::Run(running) => return Ok(Cleared::Run(running)),
+            Started::Prior(prior) => return Ok(Cleared::Prior(prior)),
+            Started::Ask(asking) => asking,
+        };
+        let found = match self.recover.take() {
+            Some(hook) => hook(asking.permit().clone()).await,
+            None => {
+                tracing::error!(record = %id, "OnLapse::Ask needs Call::recover; the outcome stays unknown");
+                Recovery::Unknown
+            }
+        };
+        Ok(asking.resolve(found).await?)
     }
 }
 

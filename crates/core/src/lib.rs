@@ -64,6 +64,6 @@ pub use record::{
 };
 pub use refusal::Refusal;
 pub use runner::{Attempt, Finish, Runner, Start};
-pub use running::{Asking, Finished, Prior, Recovery, Replay, Running, Started};
+pub use running::{Asking, Cleared, Finished, Prior, Recovery, Replay, Running, Started};
 pub use settings::{Intent, Settings};
 pub use store::{Cursor, Filter, Inspect, Listed, Page, Store};

@@ -27,6 +27,16 @@ pub enum Started {
     Prior(Prior),
 }
 
+/// What is left of a start when no question is open.
+#[derive(Debug)]
+#[must_use = "an attempt that is dropped is settled in the background"]
+pub enum Cleared {
+    /// Run the handler.
+    Run(Running),
+    /// Do not run: this is what came before.
+    Prior(Prior),
+}
+
 /// What came before this call.
 #[derive(Debug)]
 pub enum Prior {
@@ -211,14 +221,14 @@ impl Asking {
     ///
     /// # Errors
     /// As [`Running::complete`].
-    pub async fn resolve(self, found: Recovery<Answer>) -> Result<Started, StoreError> {
+    pub async fn resolve(self, found: Recovery<Answer>) -> Result<Cleared, StoreError> {
         let settings = Arc::clone(self.0.settings());
         let fence = self.permit().fence();
         let evidence = self.0.attempt.evidence();
         let (class, record) = match found {
             // Asking took longer than the lease: somebody else may have asked and run meanwhile.
             Recovery::NotDone if self.permit().is_lost() => (Class::Unknown, evidence),
-            Recovery::NotDone => return Ok(Started::Run(self.0)),
+            Recovery::NotDone => return Ok(Cleared::Run(self.0)),
             Recovery::Done(answer) => (Class::Keep, answer),
             Recovery::Unknown => (Class::Unknown, evidence),
         };
@@ -237,7 +247,7 @@ impl Asking {
             }
         };
         let finished = self.0.end(class, record).await?;
-        Ok(Started::Prior(match finished {
+        Ok(Cleared::Prior(match finished {
             Finished::Stored | Finished::Pending => prior,
             Finished::Superseded(theirs) => theirs,
         }))

@@ -10,8 +10,8 @@ use http::request::Parts;
 use http::{Request, Response, response};
 use http_body::Body;
 use onlyonce_core::{
-    Answer, Asking, Class, ErrorKind, Finished, Intent, Key, Prior, RecordId, Recovery, Refusal, Running,
-    Started, StoreError,
+    Answer, Asking, Class, Cleared, ErrorKind, Finished, Intent, Key, Prior, RecordId, Recovery, Refusal,
+    Running, Started, StoreError,
 };
 use tower_service::Service;
 
@@ -71,8 +71,11 @@ impl Exchange {
         R: Body<Data = Bytes>,
         R::Error: std::fmt::Display,
     {
-        let mut started = match self.route.once.start(&self.id, &self.intent).await {
-            Ok(started) => started,
+        let cleared = match self.route.once.start(&self.id, &self.intent).await {
+            Ok(Started::Run(running)) => Ok(Cleared::Run(running)),
+            Ok(Started::Prior(prior)) => Ok(Cleared::Prior(prior)),
+            // Boxed because it is rare, and would make every call larger.
+            Ok(Started::Ask(asking)) => Box::pin(self.find_out(asking)).await,
             Err(error) if self.may_fail_open(&error) => {
                 tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "failing open: the call is not protected");
                 self.meter.count(Tally::FailedOpen);
@@ -80,20 +83,12 @@ impl Exchange {
                 response.headers_mut().insert(FAIL_OPEN, HeaderValue::from_static("true"));
                 return Ok(response);
             }
-            Err(error) => return Ok(self.store_failed(error)),
+            Err(error) => Err(error),
         };
-        if let Started::Ask(asking) = started {
-            // Boxed because it is rare, and would make every call larger.
-            started = match Box::pin(self.find_out(asking)).await {
-                Ok(found) => found,
-                Err(error) => return Ok(self.store_failed(error)),
-            };
-        }
-        match started {
-            Started::Run(running) => self.execute(running, &mut inner, request).await,
-            Started::Prior(prior) => Ok(self.prior(prior)),
-            // An answered question asks no other one.
-            Started::Ask(_) => Ok(self.refuse(Problem::new(ProblemKind::OutcomeUnknown))),
+        match cleared {
+            Ok(Cleared::Run(running)) => self.execute(running, &mut inner, request).await,
+            Ok(Cleared::Prior(prior)) => Ok(self.prior(prior)),
+            Err(error) => Ok(self.store_failed(error)),
         }
     }
 
@@ -103,7 +98,7 @@ impl Exchange {
     }
 
     /// Asks the recovery hook about an attempt that ended without a word.
-    async fn find_out(&mut self, asking: Asking) -> Result<Started, StoreError> {
+    async fn find_out(&mut self, asking: Asking) -> Result<Cleared, StoreError> {
         let found = match (&self.route.options.recover, self.question.take()) {
             (Some(hook), Some(request)) => {
                 hook.ask(Question { request, key: self.key.clone(), permit: asking.permit().clone() }).await
