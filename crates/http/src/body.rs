@@ -64,7 +64,8 @@ where
 #[derive(Debug)]
 pub struct ResponseBody<B> {
     data: Pieces,
-    trailers: Option<HeaderMap>,
+    /// Boxed, because they are rare and large.
+    trailers: Option<Box<HeaderMap>>,
     /// Boxed, because a body that turns out to be a stream is moved after it was polled.
     rest: Option<Pin<Box<B>>>,
 }
@@ -77,7 +78,7 @@ impl<B> ResponseBody<B> {
     pub(crate) fn full(bytes: Bytes, trailers: Option<HeaderMap>) -> Self {
         let mut data = Pieces::default();
         data.push(bytes);
-        Self { data, trailers, rest: None }
+        Self { data, trailers: trailers.map(Box::new), rest: None }
     }
 }
 
@@ -97,7 +98,7 @@ where
         }
         match &mut self.rest {
             Some(rest) => rest.as_mut().poll_frame(cx),
-            None => Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)))),
+            None => Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(*trailers)))),
         }
     }
 

@@ -52,7 +52,7 @@ enum Prepared {
 impl<S> Call<S> {
     /// Reads the body, and then runs the call to its end, which a client that goes away does not stop.
     pub(crate) async fn answer<B, R>(
-        mut self,
+        mut self: Box<Self>,
         body: B,
         early: Option<Key>,
     ) -> Result<Response<ResponseBody<R>>, S::Error>
@@ -69,7 +69,7 @@ impl<S> Call<S> {
             Prepared::Run(exchange, body) => self.launch(exchange, body).await,
             Prepared::Pass(body) => {
                 let request = Request::from_parts(self.parts, RequestBody::read(body));
-                Ok(self.inner.call(request).await?.map(ResponseBody::passed))
+                Ok(Box::pin(self.inner.call(request)).await?.map(ResponseBody::passed))
             }
             Prepared::Refuse(problem) => Ok(self.refuse(problem)),
         }
@@ -77,7 +77,7 @@ impl<S> Call<S> {
 
     /// Not async itself: the large future goes straight into its box, and is no part of the one that waits for it.
     fn launch<B, R>(
-        self,
+        self: Box<Self>,
         exchange: Box<Exchange>,
         body: Bytes,
     ) -> Unstoppable<impl Future<Output = Result<Response<ResponseBody<R>>, S::Error>> + Send + 'static>
@@ -90,7 +90,8 @@ impl<S> Call<S> {
         R::Error: std::fmt::Display + Send,
     {
         let span = tracing::info_span!("onlyonce", record = %exchange.id);
-        let request = Request::from_parts(self.parts, RequestBody::read(body));
+        // Boxed: every async function on its way would hold a copy of its size.
+        let request = Box::new(Request::from_parts(self.parts, RequestBody::read(body)));
         Unstoppable::new(exchange.run(self.inner, request), span)
     }
 

@@ -64,7 +64,7 @@ impl Exchange {
     pub(crate) async fn run<S, B, R>(
         mut self: Box<Self>,
         mut inner: S,
-        request: Request<RequestBody<B>>,
+        request: Box<Request<RequestBody<B>>>,
     ) -> Result<Response<ResponseBody<R>>, S::Error>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
@@ -79,7 +79,7 @@ impl Exchange {
             Err(error) if self.may_fail_open(&error) => {
                 tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "failing open: the call is not protected");
                 self.meter.count(Tally::FailedOpen);
-                let mut response = Box::pin(inner.call(request)).await?.map(ResponseBody::passed);
+                let mut response = Box::pin(inner.call(*request)).await?.map(ResponseBody::passed);
                 response.headers_mut().insert(FAIL_OPEN, HeaderValue::from_static("true"));
                 return Ok(response);
             }
@@ -123,7 +123,7 @@ impl Exchange {
         &self,
         mut running: Running,
         inner: &mut S,
-        mut request: Request<RequestBody<B>>,
+        mut request: Box<Request<RequestBody<B>>>,
     ) -> Result<Response<ResponseBody<R>>, S::Error>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
@@ -133,9 +133,9 @@ impl Exchange {
         request.extensions_mut().insert(running.permit().clone());
         running.begun();
         // Around the handler and its body: both are user code that may panic.
-        let heard = AssertUnwindSafe(async { Ok(self.listen(inner.call(request).await?).await) })
-            .catch_unwind()
-            .await;
+        // In a box of its own: two small pieces of memory come faster than a large one.
+        let handler = Box::pin(async { Ok(self.listen(inner.call(*request).await?).await) });
+        let heard = AssertUnwindSafe(handler).catch_unwind().await;
         let (heard, error) = match heard {
             Ok(Ok(heard)) => (heard, None),
             // The service failed without an answer.

@@ -88,7 +88,8 @@ where
             Caller::Absent => return refuse(ProblemKind::ScopeMissing, None),
             Caller::Denied => return refuse(ProblemKind::ScopeDenied, None),
         };
-        let call = Call { route: Arc::clone(route), shared: Arc::clone(&shared), inner, parts, scope };
+        let call =
+            Box::new(Call { route: Arc::clone(route), shared: Arc::clone(&shared), inner, parts, scope });
         ResponseFuture::engine(call.answer(body, early))
     }
 }
