@@ -66,7 +66,7 @@ impl<S> Call<S> {
         R::Error: std::fmt::Display + Send,
     {
         match self.prepare(body, early).await {
-            Prepared::Run(exchange, body) => self.launch(exchange, body).await,
+            Prepared::Run(exchange, body) => (*self).launch(exchange, body).await,
             Prepared::Pass(body) => {
                 let request = Request::from_parts(self.parts, RequestBody::read(body));
                 Ok(Box::pin(self.inner.call(request)).await?.map(ResponseBody::passed))
@@ -77,7 +77,7 @@ impl<S> Call<S> {
 
     /// Not async itself: the large future goes straight into its box, and is no part of the one that waits for it.
     fn launch<B, R>(
-        self: Box<Self>,
+        self,
         exchange: Box<Exchange>,
         body: Bytes,
     ) -> Unstoppable<impl Future<Output = Result<Response<ResponseBody<R>>, S::Error>> + Send + 'static>
