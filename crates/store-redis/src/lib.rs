@@ -44,6 +44,7 @@ mod inspect;
 mod keys;
 mod link;
 mod open_error;
+mod reply;
 mod scan;
 mod script;
 mod store;

@@ -4,11 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use onlyonce_core::machine::Record;
 use onlyonce_core::{
-    AttemptId, Begin, Claim, Fence, Moment, RecordId, Revision, Settled, Settlement, Snapshot, Store,
-    StoreError,
+    AttemptId, Begin, Claim, Fence, RecordId, Revision, Settled, Settlement, Snapshot, Store, StoreError,
 };
 use redis::Value;
 use redis::aio::ConnectionLike;
@@ -19,6 +16,7 @@ use crate::fault::Damaged;
 use crate::keys::Keys;
 use crate::link::Link;
 use crate::open_error::OpenError;
+use crate::reply;
 use crate::script::{self, Script};
 use crate::stored;
 use crate::wakes::Wakes;
@@ -128,7 +126,7 @@ impl Store for RedisStore {
                 ],
             )
             .await?;
-        begun(reply).map_err(|damaged| damaged.during("begin"))
+        reply::begun(reply).map_err(|damaged| damaged.during("begin"))
     }
 
     async fn renew(
@@ -156,7 +154,7 @@ impl Store for RedisStore {
 
     async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
         let reply = self.run(&script::GET, "get", id, &[]).await?;
-        got(reply).map_err(|damaged| damaged.during("get"))
+        reply::got(reply).map_err(|damaged| damaged.during("get"))
     }
 
     async fn forget(&self, id: &RecordId, seen: Fence) -> Result<Settled, StoreError> {
@@ -168,50 +166,9 @@ impl Store for RedisStore {
         Ok(0)
     }
 
-    /// Wakes when any process changes the record; see [`waiting`](crate::waiting).
+    /// Wakes when any process changes the record; where nothing is heard, it asks with growing pauses.
     async fn changed(&self, id: &RecordId, seen: Revision, timeout: Duration) {
         // An error is the end of the wait, which is all there is to say.
         let _ = tokio::time::timeout(timeout, self.wait(id, seen)).await;
     }
-}
-
-fn begun(reply: Value) -> Result<Begin, Damaged> {
-    let nonsense = Damaged("the reply to a begin is of no known form");
-    let Value::Array(reply) = reply else { return Err(nonsense) };
-    match <[Value; 4]>::try_from(reply) {
-        Ok([Value::Int(1), Value::Int(fence), Value::Int(attempt), Value::BulkString(over)]) => {
-            Ok(Begin::Acquired {
-                fence: Fence(u64::try_from(fence).map_err(|_| Damaged("a fence is negative"))?),
-                attempt: u32::try_from(attempt).map_err(|_| Damaged("an attempt has no such number"))?,
-                over: stored::over(over.first().copied().unwrap_or_default())?,
-            })
-        }
-        Ok(_) => Err(nonsense),
-        Err(reply) => match <[Value; 3]>::try_from(reply) {
-            Ok([Value::Int(0), Value::Int(now), Value::BulkString(value)]) => {
-                let (record, now) = read(now, value)?;
-                Ok(Begin::Taken(record.snapshot(now)))
-            }
-            _ => Err(nonsense),
-        },
-    }
-}
-
-fn got(reply: Value) -> Result<Option<Snapshot>, Damaged> {
-    let Value::Array(reply) = reply else { return Err(Damaged("the reply to a read is no list")) };
-    let mut reply = reply.into_iter();
-    match (reply.next(), reply.next()) {
-        // Lua ends a list at the first nothing.
-        (Some(Value::Int(_)), None | Some(Value::Nil)) => Ok(None),
-        (Some(Value::Int(now)), Some(Value::BulkString(value))) => {
-            let (record, now) = read(now, value)?;
-            Ok((!record.is_expired(now)).then(|| record.snapshot(now)))
-        }
-        _ => Err(Damaged("the reply to a read is of no known form")),
-    }
-}
-
-fn read(now: i64, value: Vec<u8>) -> Result<(Record, Moment), Damaged> {
-    let now = u64::try_from(now).map_err(|_| Damaged("the time of the server is before 1970"))?;
-    Ok((stored::decode(Bytes::from(value))?, Moment::from_micros(now)))
 }

@@ -62,6 +62,15 @@ impl Drop for Wakes {
     }
 }
 
+/// The end of listening, also when its runtime is shut down: who waits must not rely on it.
+struct Deaf(Arc<Shared>);
+
+impl Drop for Deaf {
+    fn drop(&mut self) {
+        self.0.set_hears(false);
+    }
+}
+
 impl Shared {
     fn slot(&self, id: &RecordId) -> &Notify {
         &self.slots[usize::from(id.as_bytes()[0]) % SLOTS]
@@ -74,6 +83,7 @@ impl Shared {
     }
 
     async fn keep_listening(self: Arc<Self>, clients: Vec<Client>, channel: String, patience: Duration) {
+        let _deaf_in_the_end = Deaf(self.clone());
         let mut pause = Duration::from_millis(50);
         for client in clients.iter().cycle() {
             let heard = self.listen(client, &channel, patience).await;

@@ -51,6 +51,10 @@ async fn a_user_with_a_password_and_the_right_channel_is_let_in_and_stays_unseen
     acl.exec_async(&mut raw().await).await.unwrap();
     let store = open(url().replace("redis://", &format!("redis://{user}:hunter2@")), &prefix).await;
     assert!(begin(&store, &id()).await.unwrap().is_some());
+    redis::cmd("ACL").arg("SETUSER").arg(&user).arg("-info").exec_async(&mut raw().await).await.unwrap();
+    let unseen = RedisStore::builder(url().replace("redis://", &format!("redis://{user}:hunter2@")));
+    let refused = unseen.prefix(&prefix).strict().open().await.unwrap_err();
+    assert!(refused.to_string().contains("+info"), "{refused}");
     let said = format!("{store:?}");
     assert!(!said.contains("hunter2") && said.contains("127.0.0.1") && said.contains(&prefix), "{said}");
     redis::cmd("ACL").arg("DELUSER").arg(&user).exec_async(&mut raw().await).await.unwrap();
