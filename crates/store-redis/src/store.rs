@@ -52,7 +52,7 @@ impl RedisStore {
     }
 
     /// Settings for a store on a connection to one Redis that you already have, such as a
-    /// [`MultiplexedConnection`](redis::aio::MultiplexedConnection).
+    /// [`MultiplexedConnection`](redis::aio::MultiplexedConnection) or a `ConnectionManager`.
     ///
     /// It has no second connection to listen on, so calls that wait for others ask again and again, with growing pauses.
     pub fn from_connection(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Builder {

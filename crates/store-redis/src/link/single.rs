@@ -53,8 +53,9 @@ impl Single {
     }
 
     fn failed(&self, number: u64, cause: RedisError) -> Fault {
-        // Also after a time-out: the other side may be gone without a word, and then nothing else would tell.
-        if cause.is_io_error() || cause.is_unrecoverable_error() {
+        // Also after a time-out: the other side may be gone without a word, and then nothing else would tell. And a primary
+        // that became a replica keeps its connections; the name of the primary may lead elsewhere by now.
+        if cause.is_io_error() || cause.is_unrecoverable_error() || cause.code() == Some("READONLY") {
             self.current.lock().take_if(|(current, _)| *current == number);
         }
         Fault::Sent(cause)
