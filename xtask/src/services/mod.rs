@@ -70,12 +70,11 @@ impl Services {
         let kinds: [(&'static str, Start); 2] =
             [("ONLYONCE_TEST_REDIS_URL", redis::one), ("ONLYONCE_TEST_REDIS_CLUSTER_URL", redis::cluster)];
         for (variable, start) in kinds {
-            match std::env::var(variable) {
-                Ok(given) if !given.is_empty() => {
-                    println!("   {variable} is given");
-                    services.variables.push((variable, given));
-                }
-                _ => services.start_one(variable, start, life)?,
+            // What is given is passed on by itself, and not shown: it may hold a password.
+            if std::env::var_os(variable).is_some_and(|given| !given.is_empty()) {
+                println!("   {variable} is given");
+            } else {
+                services.start_one(variable, start, life)?;
             }
         }
         Ok(services)

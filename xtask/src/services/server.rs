@@ -1,7 +1,6 @@
 //! One server process.
 
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -21,9 +20,10 @@ impl Server {
     pub(super) fn start(program: &str, args: &[String], life: Life) -> Result<Self, Failure> {
         let mut command = Command::new(program);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        #[cfg(unix)]
         if life == Life::Own {
             // Out of reach of a Ctrl-C in this terminal.
-            command.process_group(0);
+            std::os::unix::process::CommandExt::process_group(&mut command, 0);
         }
         let child =
             command.spawn().map_err(|error| Failure::failed(format!("{program} did not start: {error}")))?;
@@ -79,6 +79,7 @@ pub(super) fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Result<(), Fai
 mod tests {
     use super::*;
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_server_ends_with_its_handle() {
         let server = Server::start("sleep", &["60".to_owned()], Life::Command).unwrap();
