@@ -3,7 +3,7 @@
 use crate::cmd::Cmd;
 use crate::step::Step;
 use crate::workspace::Choice;
-use crate::{features, needs, tools};
+use crate::{features, needs, services, tools};
 
 pub(crate) fn tools() -> Step {
     Step::call("tools", || {
@@ -38,7 +38,8 @@ pub(crate) fn tests(choice: &Choice<'_>) -> Step {
     // A chosen package may have no tests of its own; a workspace without any would be a mistake, and fails.
     let no_tests = if choice.is_whole() { "fail" } else { "warn" };
     let tests = Cmd::cargo("nextest run --all-features --no-tests").args([no_tests]);
-    Step::command("tests", tests.args(choice.flags()))
+    let tests = tests.args(choice.flags());
+    if services::are_needed(choice) { Step::served("tests", tests) } else { Step::command("tests", tests) }
 }
 
 pub(crate) fn doc_tests(choice: &Choice<'_>) -> Step {

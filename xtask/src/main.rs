@@ -6,6 +6,7 @@
 //!  check ┘                └─ workspace, features   which packages, which features
 //!  bench ── programs that measure ─▶ target/bench/summary.json
 //!  soak  ── the same tests with big counts ─▶ docs/evidence.md
+//!  services ── the private servers that `test` starts for tests, left running
 //! ```
 //!
 //! Exit codes: 0 fine, 1 something failed, 2 the command line is wrong.
@@ -18,6 +19,7 @@ mod failure;
 mod features;
 mod gate;
 mod needs;
+mod services;
 mod soak;
 mod step;
 mod summary;
@@ -45,6 +47,7 @@ enum Command {
     Check(check::Options),
     Bench(bench::Options),
     Soak(soak::Options),
+    Services(services::Options),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Soak(options) => soak::run(&options),
+        Command::Services(options) => services::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -21,6 +21,16 @@ pub(crate) const TESTS: &[Need] = &[Need {
     why: "the fault injection tests compile a small library",
 }];
 
+/// What the private servers need; see `services`.
+pub(crate) const SERVERS: &[Need] = &[
+    Need {
+        program: "redis-server",
+        packages: &["redis-server"],
+        why: "tests run on a private Redis and Cluster",
+    },
+    Need { program: "redis-cli", packages: &["redis-tools"], why: "the Cluster is made with it" },
+];
+
 /// What this machine lets us do.
 #[derive(Debug, Clone, Copy)]
 enum Machine {

@@ -2,6 +2,7 @@
 
 use crate::cmd::Cmd;
 use crate::failure::Failure;
+use crate::services::Services;
 use crate::time::Stopwatch;
 
 #[derive(Debug)]
@@ -14,6 +15,7 @@ pub(crate) struct Step {
 enum Work {
     Call(fn() -> Result<(), Failure>),
     Commands(Vec<Cmd>),
+    Served(Cmd),
     Nothing(&'static str),
 }
 
@@ -31,6 +33,11 @@ impl Step {
         Self { title, work: Work::Commands(commands) }
     }
 
+    /// A command that needs the private servers: they are started before it, and stopped after it whatever comes of it.
+    pub(crate) fn served(title: &'static str, command: Cmd) -> Self {
+        Self { title, work: Work::Served(command) }
+    }
+
     /// A step with nothing to do for what was chosen, which it says: nothing is skipped in silence.
     pub(crate) fn nothing(title: &'static str, why: &'static str) -> Self {
         Self { title, work: Work::Nothing(why) }
@@ -40,6 +47,13 @@ impl Step {
         match &self.work {
             Work::Call(call) => call(),
             Work::Commands(commands) => commands.iter().try_for_each(run_or_say_how),
+            Work::Served(command) => {
+                let services = Services::start()?;
+                services.tell(command.clone()).run().map_err(|why| {
+                    let how = "start the servers with `cargo xtask services`, set the variables that it prints, and run";
+                    Failure::failed(format!("{why}\n\nTo run just this step again, {how}:\n\n    {command}\n"))
+                })
+            }
             Work::Nothing(why) => {
                 println!("   {why}");
                 Ok(())

@@ -37,12 +37,15 @@
 //! ```
 //!
 //! Features: `axum` (default) and `http` for the layer; `macros` (default) for [`macro@idempotent`] and
-//! [`derive(Classify)`](derive@Classify).
+//! [`derive(Classify)`](derive@Classify); `embedded` for a durable store on one machine; `redis` (and `redis-tls`) for a store
+//! that many processes share.
 
 #[cfg(feature = "http")]
 pub use onlyonce_http as http;
 #[cfg(feature = "embedded")]
 pub use onlyonce_store_embedded as embedded;
+#[cfg(feature = "redis")]
+pub use onlyonce_store_redis as redis;
 
 pub use onlyonce_core::*;
 #[cfg(feature = "macros")]

@@ -1,0 +1,140 @@
+//! Settings of a store, and its opening.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::aio::ConnectionLike;
+use redis::cluster_async::ClusterConnection;
+use redis::{Client, ConnectionInfo, RedisError};
+
+use crate::checks::{self, Checked};
+use crate::keys::Keys;
+use crate::link::{Cluster, Given, Link, Single};
+use crate::open_error::OpenError;
+use crate::store::RedisStore;
+use crate::target::Target;
+use crate::wakes::Wakes;
+
+/// How to open a [`RedisStore`]; made by [`RedisStore::builder`] and [`RedisStore::from_connection`].
+///
+/// ```no_run
+/// # async fn open() -> Result<(), onlyonce_store_redis::OpenError> {
+/// use onlyonce_store_redis::RedisStore;
+/// let store = RedisStore::builder("redis://localhost").prefix("shop:once:").strict().open().await?;
+/// # Ok(()) }
+/// ```
+#[must_use]
+pub struct Builder {
+    source: Source,
+    prefix: String,
+    response_timeout: Duration,
+    connect_timeout: Duration,
+    strict: bool,
+}
+
+enum Source {
+    Url(String),
+    Given(Link),
+}
+
+impl Builder {
+    pub(crate) fn url(url: String) -> Self {
+        Self::new(Source::Url(url))
+    }
+
+    pub(crate) fn connection(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Self {
+        Self::new(Source::Given(Link::Given(Given::new(connection))))
+    }
+
+    pub(crate) fn cluster(connection: ClusterConnection) -> Self {
+        Self::new(Source::Given(Link::Cluster(Cluster::given(connection))))
+    }
+
+    fn new(source: Source) -> Self {
+        let (response_timeout, connect_timeout) = (Duration::from_secs(2), Duration::from_secs(2));
+        Self { source, prefix: "onlyonce:".into(), response_timeout, connect_timeout, strict: false }
+    }
+
+    /// What the names of all keys begin with; `onlyonce:` by default. No braces. Two stores share records if they share
+    /// server, database and prefix.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long to wait for a reply; 2 s by default. After it a call may or may not have happened, and the engine repeats
+    /// it: keep it well above what the server takes on a bad day, and below a third of the lease. A connection of your own
+    /// keeps its own.
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.response_timeout = timeout;
+        self
+    }
+
+    /// How long to wait for a connection; 2 s by default. A connection of your own keeps its own.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Refuses a server that may lose records (see [`Concern`](crate::Concern)), instead of a warning in the log.
+    pub fn strict(mut self) -> Self {
+        self.strict = true;
+        self
+    }
+
+    /// Connects, looks at the server, and listens for changes.
+    ///
+    /// # Errors
+    /// See [`OpenError`], whose text says what to do.
+    ///
+    /// # Cancel safety
+    /// Nothing is left behind.
+    pub async fn open(self) -> Result<RedisStore, OpenError> {
+        let keys = Keys::new(self.prefix).ok_or(OpenError::Prefix)?;
+        let (connect, response) = (self.connect_timeout, self.response_timeout);
+        let (link, listeners, address) = match self.source {
+            Source::Given(link) => (link, Vec::new(), "the given connection".to_owned()),
+            Source::Url(url) => match Target::parse(&url)? {
+                Target::Single(info) => {
+                    let address = info.addr().to_string();
+                    let client = client(*info, &address)?;
+                    let single = Single::new(client.clone(), connect, response);
+                    (Link::Single(Box::new(single)), vec![client], address)
+                }
+                Target::Cluster(infos) => {
+                    let names: Vec<_> = infos.iter().map(|info| info.addr().to_string()).collect();
+                    let address = names.join(",");
+                    let listeners = infos.iter().cloned().map(|info| client(info, &address));
+                    let listeners = listeners.collect::<Result<_, _>>()?;
+                    let cluster = Cluster::connect(infos, connect, response).await;
+                    let cluster = cluster.map_err(|cause| not_reached(&address, cause))?;
+                    (Link::Cluster(cluster), listeners, address)
+                }
+            },
+        };
+        checks::check(&link, self.strict).await.map_err(|ended| match ended {
+            Checked::Refused(error) => error,
+            Checked::Failed(fault) => not_reached(&address, fault.cause().clone()),
+        })?;
+        let wakes = Wakes::listen(listeners, keys.channel(), connect);
+        Ok(RedisStore { link, keys, wakes, address })
+    }
+}
+
+fn client(info: ConnectionInfo, address: &str) -> Result<Client, OpenError> {
+    Client::open(info).map_err(|cause| not_reached(address, cause))
+}
+
+fn not_reached(address: &str, source: RedisError) -> OpenError {
+    OpenError::Connect { address: address.to_owned(), source }
+}
+
+impl fmt::Debug for Builder {
+    // Without the URL and the connection: they hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("prefix", &self.prefix)
+            .field("strict", &self.strict)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,135 @@
+//! A Cluster: the driver knows the nodes and the slots; redirections are followed here.
+//!
+//! Our own connection is made without the driver's retries. It would repeat a command whose connection broke, and the
+//! error of the last try says nothing about the first.
+
+use std::time::Duration;
+
+use redis::aio::ConnectionLike;
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo};
+use redis::{Cmd, ConnectionInfo, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
+
+use super::Node;
+use crate::fault::Fault;
+
+/// How often a command follows a redirection: one is normal while slots move, and a failover takes a few.
+const REDIRECTIONS: u32 = 5;
+/// How long to wait before the second of them; the driver learns the new slots meanwhile. Doubles.
+const PAUSE: Duration = Duration::from_millis(10);
+
+pub(crate) struct Cluster {
+    connection: ClusterConnection,
+    /// Whether every try of a command is seen here.
+    exact: bool,
+}
+
+impl Cluster {
+    pub(crate) async fn connect(
+        nodes: Vec<ConnectionInfo>,
+        connect: Duration,
+        response: Duration,
+    ) -> Result<Self, RedisError> {
+        let client = ClusterClientBuilder::new(nodes).retries(0).connection_timeout(connect);
+        let client = client.response_timeout(response).build()?;
+        Ok(Self { connection: client.get_async_connection().await?, exact: true })
+    }
+
+    /// On the user's connection, which may retry by itself.
+    pub(crate) fn given(connection: ClusterConnection) -> Self {
+        Self { connection, exact: false }
+    }
+
+    pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Fault> {
+        let mut connection = self.connection.clone();
+        let mut ask = None;
+        for n in 0.. {
+            let reply = match ask.take() {
+                None => connection.req_packed_command(command).await.and_then(Value::extract_error),
+                Some(node) => self.ask(node, command).await,
+            };
+            let cause = match reply {
+                Ok(value) => return Ok(value),
+                Err(cause) if n == REDIRECTIONS => return Err(self.fault(cause)),
+                Err(cause) => cause,
+            };
+            match cause.kind() {
+                ErrorKind::Server(ServerErrorKind::Ask) => ask = cause.redirect_node().and_then(address),
+                // Both mean that the map of slots is old. The driver has begun to read the new one.
+                ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::ReadOnly) => {
+                    tokio::time::sleep(PAUSE * (1 << n)).await;
+                }
+                _ => return Err(self.fault(cause)),
+            }
+        }
+        Err(self.nowhere())
+    }
+
+    /// Sends a command to the node that is just receiving the slot.
+    async fn ask(&self, (host, port): (String, u16), command: &Cmd) -> Result<Value, RedisError> {
+        let mut asking = Pipeline::with_capacity(2);
+        asking.cmd("ASKING").add_command(command.clone());
+        let to = SingleNodeRoutingInfo::ByAddress { host, port };
+        let replies = self.connection.clone().route_pipeline(asking, 0, 2, to).await?;
+        let [_, reply] = <[Value; 2]>::try_from(replies).map_err(|_| {
+            RedisError::from((ErrorKind::UnexpectedReturnType, "two replies to two commands"))
+        })?;
+        reply.extract_error()
+    }
+
+    pub(crate) async fn nodes(&self) -> Result<Vec<Node>, Fault> {
+        let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+        let replies = self.connection.clone().route_command(redis::cmd("PING"), all).await;
+        let Value::Map(replies) = replies.map_err(|cause| self.fault(cause))? else {
+            return Err(self.nowhere());
+        };
+        let mut nodes: Vec<_> = replies.into_iter().filter_map(|(name, _)| node(&name)).collect();
+        // An order that stays the same, whatever order they answered in.
+        nodes.sort_unstable_by_key(|(host, port)| (host.clone(), *port));
+        Ok(nodes.into_iter().map(|(host, port)| Node::At { host, port }).collect())
+    }
+
+    pub(crate) async fn send_to(&self, host: &str, port: u16, command: &Cmd) -> Result<Value, Fault> {
+        let to = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host: host.into(), port });
+        let reply = self.connection.clone().route_command(command.clone(), to).await;
+        reply.and_then(Value::extract_error).map_err(|cause| self.fault(cause))
+    }
+
+    pub(crate) async fn send_all_to(
+        &self,
+        host: &str,
+        port: u16,
+        commands: &Pipeline,
+    ) -> Result<Vec<Value>, Fault> {
+        let to = SingleNodeRoutingInfo::ByAddress { host: host.into(), port };
+        let replies = self.connection.clone().route_pipeline(commands.clone(), 0, commands.len(), to).await;
+        replies.map_err(|cause| self.fault(cause))
+    }
+
+    pub(crate) fn nowhere(&self) -> Fault {
+        Fault::NotSent(RedisError::from((ErrorKind::ClusterConnectionNotFound, "no primary is known")))
+    }
+
+    fn fault(&self, cause: RedisError) -> Fault {
+        if !self.exact {
+            return Fault::Unclear(cause);
+        }
+        // Without a connection to the node nothing was sent. The driver connects before it sends.
+        if cause.is_connection_refusal() || cause.kind() == ErrorKind::ClusterConnectionNotFound {
+            return Fault::NotSent(cause);
+        }
+        Fault::Sent(cause)
+    }
+}
+
+fn node(name: &Value) -> Option<(String, u16)> {
+    let (Value::BulkString(_) | Value::SimpleString(_)) = name else { return None };
+    let name: String = redis::from_redis_value(name.clone()).ok()?;
+    address((&name, 0))
+}
+
+fn address((name, _slot): (&str, u16)) -> Option<(String, u16)> {
+    let (host, port) = name.rsplit_once(':')?;
+    Some((host.to_owned(), port.parse().ok()?))
+}

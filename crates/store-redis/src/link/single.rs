@@ -1,0 +1,91 @@
+//! One server, on one connection that all calls share and that is made anew when it breaks.
+//!
+//! The driver's own reconnecting connection does not say whether a command was sent before it failed; this one does.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use onlyonce_core::{Clock, Moment, SystemClock};
+use parking_lot::Mutex;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
+
+use crate::fault::Fault;
+
+/// For so long after a failed attempt to connect, others fail with it instead of trying one after the other.
+const REST: Duration = Duration::from_millis(100);
+
+pub(crate) struct Single {
+    client: Client,
+    config: AsyncConnectionConfig,
+    current: Mutex<Option<Current>>,
+    /// Held while connecting; when and why that failed last.
+    connecting: tokio::sync::Mutex<Option<(Moment, RedisError)>>,
+    made: AtomicU64,
+}
+
+/// A connection and its number.
+type Current = (u64, MultiplexedConnection);
+
+impl Single {
+    pub(crate) fn new(client: Client, connect: Duration, response: Duration) -> Self {
+        let config = AsyncConnectionConfig::new();
+        let config = config.set_connection_timeout(Some(connect)).set_response_timeout(Some(response));
+        Self {
+            client,
+            config,
+            current: Mutex::new(None),
+            connecting: tokio::sync::Mutex::new(None),
+            made: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Fault> {
+        let (number, mut connection) = self.connection().await.map_err(Fault::NotSent)?;
+        let reply = connection.req_packed_command(command).await.and_then(Value::extract_error);
+        reply.map_err(|cause| self.failed(number, cause))
+    }
+
+    pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Fault> {
+        let (number, mut connection) = self.connection().await.map_err(Fault::NotSent)?;
+        let replies = connection.req_packed_commands(commands, 0, commands.len()).await;
+        replies.map_err(|cause| self.failed(number, cause))
+    }
+
+    fn failed(&self, number: u64, cause: RedisError) -> Fault {
+        // Also after a time-out: the other side may be gone without a word, and then nothing else would tell. And a primary
+        // that became a replica keeps its connections; the name of the primary may lead elsewhere by now.
+        if cause.is_io_error() || cause.is_unrecoverable_error() || cause.code() == Some("READONLY") {
+            self.current.lock().take_if(|(current, _)| *current == number);
+        }
+        Fault::Sent(cause)
+    }
+
+    async fn connection(&self) -> Result<Current, RedisError> {
+        if let Some(current) = self.current.lock().clone() {
+            return Ok(current);
+        }
+        let mut last_failure = self.connecting.lock().await;
+        // Somebody else may have connected, or failed to, while this call waited.
+        if let Some(current) = self.current.lock().clone() {
+            return Ok(current);
+        }
+        if let Some((at, cause)) = &*last_failure
+            && SystemClock.now().since(*at) < REST
+        {
+            return Err(cause.clone());
+        }
+        match self.client.get_multiplexed_async_connection_with_config(&self.config).await {
+            Ok(connection) => {
+                *last_failure = None;
+                let current = (self.made.fetch_add(1, Ordering::Relaxed), connection);
+                *self.current.lock() = Some(current.clone());
+                Ok(current)
+            }
+            Err(cause) => {
+                *last_failure = Some((SystemClock.now(), cause.clone()));
+                Err(cause)
+            }
+        }
+    }
+}

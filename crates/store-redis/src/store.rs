@@ -1,0 +1,174 @@
+//! The store itself: what callers hold.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use onlyonce_core::{
+    AttemptId, Begin, Claim, Fence, RecordId, Revision, Settled, Settlement, Snapshot, Store, StoreError,
+};
+use redis::Value;
+use redis::aio::ConnectionLike;
+use redis::cluster_async::ClusterConnection;
+
+use crate::builder::Builder;
+use crate::fault::Damaged;
+use crate::keys::Keys;
+use crate::link::Link;
+use crate::open_error::OpenError;
+use crate::reply;
+use crate::script::{self, Script};
+use crate::stored;
+use crate::wakes::Wakes;
+
+/// Records on a Redis or a Cluster, shared by all processes that open it with the same prefix.
+///
+/// ```no_run
+/// # async fn open() -> Result<(), onlyonce_store_redis::OpenError> {
+/// use onlyonce_core::Idempotency;
+/// use onlyonce_store_redis::RedisStore;
+/// let once = Idempotency::new(RedisStore::open("redis://localhost").await?);
+/// # Ok(()) }
+/// ```
+pub struct RedisStore {
+    pub(crate) link: Link,
+    pub(crate) keys: Keys,
+    pub(crate) wakes: Wakes,
+    pub(crate) address: String,
+}
+
+impl RedisStore {
+    /// Opens the store at this URL: `redis://`, `rediss://`, `redis-cluster://h1:p1,h2:p2`, or `h1:p1;h2:p2`.
+    ///
+    /// # Errors
+    /// See [`OpenError`], whose text says what to do.
+    pub async fn open(url: impl Into<String>) -> Result<Self, OpenError> {
+        Self::builder(url).open().await
+    }
+
+    /// Settings for a store at this URL.
+    pub fn builder(url: impl Into<String>) -> Builder {
+        Builder::url(url.into())
+    }
+
+    /// Settings for a store on a connection to one Redis that you already have, such as a
+    /// [`MultiplexedConnection`](redis::aio::MultiplexedConnection) or a `ConnectionManager`.
+    ///
+    /// It has no second connection to listen on, so calls that wait for others ask again and again, with growing pauses.
+    pub fn from_connection(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Builder {
+        Builder::connection(connection)
+    }
+
+    /// As [`from_connection`](Self::from_connection), for a connection to a Cluster.
+    ///
+    /// The driver may retry on it unseen, so every failure counts as "may have happened".
+    pub fn from_cluster_connection(connection: ClusterConnection) -> Builder {
+        Builder::cluster(connection)
+    }
+
+    async fn run(
+        &self,
+        script: &Script,
+        call: &'static str,
+        id: &RecordId,
+        arguments: &[&[u8]],
+    ) -> Result<Value, StoreError> {
+        script.run(&self.link, &self.keys.record(id), arguments).await.map_err(|fault| fault.during(call))
+    }
+
+    async fn settled(
+        &self,
+        script: &Script,
+        call: &'static str,
+        id: &RecordId,
+        arguments: &[&[u8]],
+    ) -> Result<Settled, StoreError> {
+        match self.run(script, call, id, arguments).await? {
+            Value::Int(1) => Ok(Settled::Applied),
+            Value::Int(0) => Ok(Settled::Lost),
+            _ => Err(Damaged("the reply is neither 0 nor 1").during(call)),
+        }
+    }
+
+    /// Whether the record is still as it was seen, and whether who waits for it will be woken.
+    pub(crate) async fn is_at(&self, id: &RecordId, seen: Revision, wake: bool) -> Result<bool, StoreError> {
+        let flag = |is: bool| if is { b"1" } else { b"0" };
+        let arguments: [&[u8]; 3] = [&stored::fence(seen.fence), flag(seen.settled), flag(wake)];
+        Ok(self.settled(&script::WAIT, "changed", id, &arguments).await? == Settled::Applied)
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    // The address has neither user nor password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("RedisStore");
+        shown.field("address", &self.address).field("prefix", &self.keys.prefix()).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn begin(&self, id: &RecordId, claim: &Claim) -> Result<Begin, StoreError> {
+        let (takeover, seen) = stored::takeover(claim);
+        let reply = self
+            .run(
+                &script::BEGIN,
+                "begin",
+                id,
+                &[
+                    claim.owner.as_bytes(),
+                    &stored::fingerprint(&claim.fingerprint),
+                    stored::micros(claim.lease).as_bytes(),
+                    stored::micros(claim.retain_unsettled).as_bytes(),
+                    takeover,
+                    &seen,
+                    &stored::label(&claim.label),
+                ],
+            )
+            .await?;
+        reply::begun(reply).map_err(|damaged| damaged.during("begin"))
+    }
+
+    async fn renew(
+        &self,
+        id: &RecordId,
+        attempt: &AttemptId,
+        lease: Duration,
+    ) -> Result<Settled, StoreError> {
+        let lease = stored::micros(lease);
+        let arguments = [attempt.owner.as_bytes(), &stored::maybe_fence(attempt)[..], lease.as_bytes()];
+        self.settled(&script::RENEW, "renew", id, &arguments).await
+    }
+
+    async fn settle(
+        &self,
+        id: &RecordId,
+        attempt: &AttemptId,
+        how: &Settlement,
+    ) -> Result<Settled, StoreError> {
+        let (verdict, answer) = stored::verdict(&how.verdict);
+        let (fence, retain) = (stored::maybe_fence(attempt), stored::micros(how.retain));
+        let arguments = [attempt.owner.as_bytes(), &fence[..], verdict, answer, retain.as_bytes()];
+        self.settled(&script::SETTLE, "settle", id, &arguments).await
+    }
+
+    async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
+        let reply = self.run(&script::GET, "get", id, &[]).await?;
+        reply::got(reply).map_err(|damaged| damaged.during("get"))
+    }
+
+    async fn forget(&self, id: &RecordId, seen: Fence) -> Result<Settled, StoreError> {
+        self.settled(&script::FORGET, "forget", id, &[&stored::fence(seen)]).await
+    }
+
+    /// Nothing to do: Redis removes expired records by itself.
+    async fn sweep(&self, _: u32) -> Result<u32, StoreError> {
+        Ok(0)
+    }
+
+    /// Wakes when any process changes the record; where nothing is heard, it asks with growing pauses.
+    async fn changed(&self, id: &RecordId, seen: Revision, timeout: Duration) {
+        // An error is the end of the wait, which is all there is to say.
+        let _ = tokio::time::timeout(timeout, self.wait(id, seen)).await;
+    }
+}

@@ -1,0 +1,121 @@
+//! Private servers for tests: on free ports, in a directory of their own, with nothing kept.
+//!
+//! A test finds its server in a variable, and fails if there is none. Where the variable is set already, that server is used
+//! and none is started.
+
+mod redis;
+mod server;
+
+use clap::Args;
+use tempfile::TempDir;
+
+use self::server::Server;
+use crate::cmd::Cmd;
+use crate::failure::Failure;
+use crate::needs;
+use crate::time::Stopwatch;
+use crate::workspace::Choice;
+
+/// Packages whose tests need servers.
+const PACKAGES: &[&str] = &["onlyonce-store-redis"];
+
+/// Starts the servers that tests need, leaves them running, and prints the variables that name them.
+///
+/// With these set, `cargo nextest run` works as it does inside of `cargo xtask test`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {}
+
+pub(crate) fn run(_: &Options) -> Result<(), Failure> {
+    let services = Services::start_for(Life::Own)?;
+    println!();
+    for (name, value) in &services.variables {
+        println!("export {name}={value}");
+    }
+    let pids: Vec<String> = services.servers.iter().map(|server| server.pid().to_string()).collect();
+    if !pids.is_empty() {
+        println!("\nThey run until:\n\n    kill {}\n", pids.join(" "));
+    }
+    services.leave();
+    Ok(())
+}
+
+pub(crate) fn are_needed(choice: &Choice<'_>) -> bool {
+    choice.packages.iter().any(|package| PACKAGES.contains(&package.name.as_str()))
+}
+
+/// How long servers live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    /// They stop with this command, also when it is interrupted.
+    Command,
+    /// They go on when this command has ended.
+    Own,
+}
+
+/// Servers that run; dropping it stops them.
+#[derive(Debug)]
+pub(crate) struct Services {
+    servers: Vec<Server>,
+    variables: Vec<(&'static str, String)>,
+    directory: Option<TempDir>,
+}
+
+impl Services {
+    pub(crate) fn start() -> Result<Self, Failure> {
+        Self::start_for(Life::Command)
+    }
+
+    fn start_for(life: Life) -> Result<Self, Failure> {
+        let mut services = Self { servers: Vec::new(), variables: Vec::new(), directory: None };
+        let kinds: [(&'static str, Start); 2] =
+            [("ONLYONCE_TEST_REDIS_URL", redis::one), ("ONLYONCE_TEST_REDIS_CLUSTER_URL", redis::cluster)];
+        for (variable, start) in kinds {
+            // What is given is passed on by itself, and not shown: it may hold a password.
+            if std::env::var_os(variable).is_some_and(|given| !given.is_empty()) {
+                println!("   {variable} is given");
+            } else {
+                services.start_one(variable, start, life)?;
+            }
+        }
+        Ok(services)
+    }
+
+    fn start_one(&mut self, variable: &'static str, start: Start, life: Life) -> Result<(), Failure> {
+        needs::ensure(needs::SERVERS)?;
+        let watch = Stopwatch::start();
+        let directory = match &self.directory {
+            Some(directory) => directory,
+            None => self.directory.insert(
+                tempfile::Builder::new()
+                    .prefix("onlyonce-")
+                    .tempdir()
+                    .map_err(|error| Failure::failed(format!("no directory for the servers: {error}")))?,
+            ),
+        };
+        let url = start(&mut Starting { directory: directory.path(), life, servers: &mut self.servers })?;
+        println!("   {variable}={url} ({})", watch.shown());
+        self.variables.push((variable, url));
+        Ok(())
+    }
+
+    /// The command, told where the servers are.
+    pub(crate) fn tell(&self, command: Cmd) -> Cmd {
+        self.variables.iter().fold(command, |command, (name, value)| command.env(name, value))
+    }
+
+    fn leave(mut self) {
+        self.servers.drain(..).for_each(Server::leave);
+        if let Some(directory) = self.directory.take() {
+            let _ = directory.keep();
+        }
+    }
+}
+
+/// What a server is started with. Each is put into `servers` at once, so that it is stopped if the next one fails.
+struct Starting<'a> {
+    directory: &'a std::path::Path,
+    life: Life,
+    servers: &'a mut Vec<Server>,
+}
+
+type Start = fn(&mut Starting<'_>) -> Result<String, Failure>;
