@@ -44,6 +44,7 @@ mod reclaim;
 mod shared;
 mod store;
 mod stored;
+mod tables;
 mod time;
 mod writer;
 

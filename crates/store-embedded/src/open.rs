@@ -13,6 +13,7 @@ use crate::manifest;
 use crate::noted::Noted;
 use crate::open_error::OpenError;
 use crate::stored::{OpenItem, OpenKind, Tag, Totals, decode_open, decode_record};
+use crate::tables;
 
 /// A store that is ready to serve.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub(crate) fn open(directory: &Directory, memory: Memory) -> Result<Opened, Open
     })?;
     let manifests = manifest::check(&directory.engine()).map_err(|cause| directory.failed(cause))?;
     manifests.map_err(|what| OpenError::damaged(directory.path(), what))?;
+    let tables = tables::check(&directory.engine()).map_err(|cause| directory.failed(cause))?;
+    tables.map_err(|what| OpenError::damaged(directory.path(), what))?;
     CrashPoint::Recovering.pass();
     let engine = Engine::open(&directory.engine(), memory).map_err(|cause| directory.engine_failed(cause))?;
     let totals = totals(&engine, directory, &tag)?;

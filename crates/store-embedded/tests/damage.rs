@@ -272,3 +272,26 @@ fn a_value_damaged_in_a_table_fails_its_key_closed_and_leaves_the_others() {
         complete(&store, RECORDS + 1).await.unwrap();
     });
 }
+
+#[test]
+fn a_table_that_claims_too_many_sections_is_refused_with_a_message() {
+    let directory = store_with_records();
+    let path = directory.path().join("data");
+    let tables =
+        files(&path.join("engine")).into_iter().filter(|file| file.parent().unwrap().ends_with("tables"));
+    let mut damaged = 0;
+    for table in tables {
+        let whole = fs::read(&table).unwrap();
+        let contents = whole.windows(4).rposition(|window| window == b"TOC!").expect("a table of contents");
+        let mut bytes = whole.clone();
+        // The highest byte of the count behind the magic: billions of sections.
+        bytes[contents + 7] ^= 0x80;
+        fs::write(&table, &bytes).unwrap();
+        let refused = EmbeddedStore::open(&path).expect_err("it was opened");
+        assert!(matches!(refused, OpenError::Damaged { .. }), "{refused:?}");
+        fs::write(&table, &whole).unwrap();
+        damaged += 1;
+    }
+    assert!(damaged > 0, "there is no table");
+    EmbeddedStore::open(&path).expect("all is mended");
+}
