@@ -8,7 +8,7 @@ use onlyonce_testkit::Ledger;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::support::{Gate, Setup, effect, eventually, post};
+use crate::support::{Gate, Setup, effect, eventually, post, waiting_at};
 
 #[tokio::test]
 async fn a_handler_sees_its_permit() {
@@ -69,20 +69,7 @@ async fn a_handler_goes_on_when_its_client_goes_away_and_the_retry_gets_its_answ
 #[tokio::test]
 async fn draining_waits_for_calls_under_way_and_refuses_new_ones() {
     let gate = Gate::new();
-    let service = Setup::new()
-        .serve({
-            let gate = gate.clone();
-            |_| {
-                Router::new().fallback(move || {
-                    let gate = gate.clone();
-                    async move {
-                        gate.pass().await;
-                        "done"
-                    }
-                })
-            }
-        })
-        .await;
+    let service = Setup::new().serve(waiting_at(&gate)).await;
     let client = service.client.clone();
     let first = tokio::spawn(async move { client.send(post("/pay").key("k")).await });
     gate.arrival().await;

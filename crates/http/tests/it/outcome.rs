@@ -4,7 +4,7 @@ use axum::Router;
 use http::StatusCode;
 use onlyonce_http::{KeyFrom, Options, ScopeFrom};
 
-use crate::support::{Gate, Setup, answering, post};
+use crate::support::{Gate, Setup, answering, post, waiting_at};
 
 const QUERY: &str = "/_onlyonce/outcome?method=POST&path=/pay";
 
@@ -30,17 +30,7 @@ async fn a_caller_learns_what_became_of_its_call() {
 #[tokio::test]
 async fn a_call_under_way_is_in_progress() {
     let gate = Gate::new();
-    let service = Setup::new()
-        .serve({
-            let gate = gate.clone();
-            |_| {
-                Router::new().fallback(move || {
-                    let gate = gate.clone();
-                    async move { gate.pass().await }
-                })
-            }
-        })
-        .await;
+    let service = Setup::new().serve(waiting_at(&gate)).await;
     let client = service.client.clone();
     let first = tokio::spawn(async move { client.send(post("/pay").key("k")).await });
     gate.arrival().await;

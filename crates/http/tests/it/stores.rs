@@ -4,10 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use onlyonce_core::{
-    Answer, AttemptId, Begin, Claim, Clock, Fence, ManualClock, MemoryStore, RecordId, Resolution, Revision,
-    Settings, Settled, Settlement, Snapshot, State, Store, StoreError,
-};
+use onlyonce_core::{Answer, Clock, ManualClock, MemoryStore, Resolution, Settings, Settled, State};
 use onlyonce_http::{Options, StoreDown};
 use onlyonce_testkit::{Fault, FaultyStore, Op};
 
@@ -127,50 +124,10 @@ async fn a_full_store_refuses_and_nothing_is_lost() {
     assert_eq!(service.effects(), 1);
 }
 
-/// A store whose records were damaged, or written by a release that this one does not know.
-#[derive(Debug)]
-struct Damaged(Arc<dyn Store>);
-
-#[async_trait::async_trait]
-impl Store for Damaged {
-    async fn begin(&self, _: &RecordId, _: &Claim) -> Result<Begin, StoreError> {
-        Err(StoreError::corrupt("damaged", "begin", "a checksum differs"))
-    }
-    async fn renew(
-        &self,
-        id: &RecordId,
-        attempt: &AttemptId,
-        lease: Duration,
-    ) -> Result<Settled, StoreError> {
-        self.0.renew(id, attempt, lease).await
-    }
-    async fn settle(
-        &self,
-        id: &RecordId,
-        attempt: &AttemptId,
-        how: &Settlement,
-    ) -> Result<Settled, StoreError> {
-        self.0.settle(id, attempt, how).await
-    }
-    async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
-        self.0.get(id).await
-    }
-    async fn forget(&self, id: &RecordId, seen: Fence) -> Result<Settled, StoreError> {
-        self.0.forget(id, seen).await
-    }
-    async fn sweep(&self, limit: u32) -> Result<u32, StoreError> {
-        self.0.sweep(limit).await
-    }
-    async fn changed(&self, id: &RecordId, seen: Revision, timeout: Duration) {
-        self.0.changed(id, seen, timeout).await;
-    }
-}
-
 #[tokio::test]
 async fn a_corrupt_record_is_never_run_again_not_even_failing_open() {
-    let store = Arc::new(Damaged(Arc::new(MemoryStore::new())));
-    let options = Options { store_down: StoreDown::FailOpen, ..Options::default() };
-    let service = Setup::new().store(store).options(options).counting().await;
+    let (service, store) = faulty(Options { store_down: StoreDown::FailOpen, ..Options::default() }).await;
+    store.always(Op::Begin, Fault::Corrupt);
     let problem = service.client.send(post("/pay").key("k")).await.assert_problem(503, "record-unreadable");
     assert_eq!(problem["retryable"], false);
     assert_eq!(service.effects(), 0);

@@ -51,4 +51,6 @@ pub enum Fault {
     HangAfter,
     /// The store refuses it for good.
     Rejected,
+    /// What is stored can't be read.
+    Corrupt,
 }

@@ -36,6 +36,7 @@ impl FaultyStore {
             Some(Fault::Rejected) => {
                 Err(StoreError::new(ErrorKind::Rejected, BACKEND, op.name(), "injected: rejected"))
             }
+            Some(Fault::Corrupt) => Err(StoreError::corrupt(BACKEND, op.name(), "injected: unreadable")),
             Some(Fault::RequestLost) => ambiguous("injected: the request was lost"),
             Some(Fault::ReplyLost) => {
                 call.await?;

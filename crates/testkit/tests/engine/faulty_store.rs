@@ -32,6 +32,7 @@ async fn what_fails_before_did_not_happen() {
     assert_eq!(begin(&world, Fault::Unavailable).await, Some(ErrorKind::Unavailable));
     assert_eq!(begin(&world, Fault::RequestLost).await, Some(ErrorKind::Ambiguous));
     assert_eq!(begin(&world, Fault::Rejected).await, Some(ErrorKind::Rejected));
+    assert_eq!(begin(&world, Fault::Corrupt).await, Some(ErrorKind::Corrupt));
     assert_eq!(world.kind(KEY).await, None);
 }
 

@@ -133,6 +133,20 @@ pub(crate) fn answering<R: IntoResponse>(
     }
 }
 
+/// A router whose handlers wait at the gate and have no effect.
+pub(crate) fn waiting_at(gate: &Gate) -> impl FnOnce(Ledger) -> Router + use<> {
+    let gate = gate.clone();
+    |_| {
+        Router::new().fallback(move || {
+            let gate = gate.clone();
+            async move {
+                gate.pass().await;
+                "done"
+            }
+        })
+    }
+}
+
 /// Waits until something holds; fails after a generous while.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     for _ in 0..2_000 {
