@@ -1,0 +1,1 @@
+//! Guards: one statement that tells done, duplicate, conflict, illegal and missing apart.
