@@ -2,7 +2,7 @@
 //!
 //! A test that needs another program adds a [`Need`] to [`TESTS`].
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use crate::cmd::Cmd;
 use crate::failure::Failure;
@@ -29,6 +29,14 @@ pub(crate) const SERVERS: &[Need] = &[
         why: "tests run on a private Redis and Cluster",
     },
     Need { program: "redis-cli", packages: &["redis-tools"], why: "the Cluster is made with it" },
+    Need { program: "mariadbd", packages: &["mariadb-server"], why: "tests run on a private MariaDB" },
+    Need { program: "mariadb", packages: &["mariadb-client"], why: "the private MariaDB is set up with it" },
+    Need { program: "initdb", packages: &["postgresql"], why: "tests run on a private PostgreSQL" },
+    Need {
+        program: "psql",
+        packages: &["postgresql-client"],
+        why: "the private PostgreSQL is set up with it",
+    },
 ];
 
 /// What this machine lets us do.
@@ -40,7 +48,7 @@ enum Machine {
 }
 
 pub(crate) fn ensure(needs: &[Need]) -> Result<(), Failure> {
-    let missing: Vec<&Need> = needs.iter().filter(|need| !on_path(need.program)).collect();
+    let missing: Vec<&Need> = needs.iter().filter(|need| find(need.program).is_none()).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -58,7 +66,7 @@ fn install(missing: &[&Need]) -> Result<(), Failure> {
     let apt_get = Cmd::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(["-qq"]);
     apt_get.clone().args(["update"]).run()?;
     apt_get.args(["install", "--yes", "--no-install-recommends"]).args(packages(missing)).run()?;
-    match missing.iter().find(|need| !on_path(need.program)) {
+    match missing.iter().find(|need| find(need.program).is_none()) {
         None => Ok(()),
         Some(need) => Err(Failure::failed(format!(
             "{} is still missing after installing {}",
@@ -86,16 +94,22 @@ fn packages(missing: &[&Need]) -> Vec<&'static str> {
 
 fn machine() -> Machine {
     let root = Cmd::new("id").args(["-u"]).output().is_ok_and(|id| id == "0");
-    match (on_path("apt-get"), root) {
+    match (find("apt-get").is_some(), root) {
         (true, true) => Machine::DebianAsRoot,
         (true, false) => Machine::Debian,
         (false, _) => Machine::Other,
     }
 }
 
-fn on_path(program: &str) -> bool {
+/// Where a program is: on the path, or where Debian keeps those of PostgreSQL, the newest release first.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder: std::path::PathBuf| Path::is_file(&folder.join(program)))
+    let mut releases: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+        .map(|found| found.flatten().map(|release| release.path().join("bin")).collect())
+        .unwrap_or_default();
+    releases.sort();
+    let folders = std::env::split_paths(&path).chain(releases.into_iter().rev());
+    folders.map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 #[cfg(test)]

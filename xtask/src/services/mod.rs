@@ -3,8 +3,12 @@
 //! A test finds its server in a variable, and fails if there is none. Where the variable is set already, that server is used
 //! and none is started.
 
+mod mariadb;
+mod postgres;
 mod redis;
 mod server;
+
+use std::path::PathBuf;
 
 use clap::Args;
 use tempfile::TempDir;
@@ -17,7 +21,7 @@ use crate::time::Stopwatch;
 use crate::workspace::Choice;
 
 /// Packages whose tests need servers.
-const PACKAGES: &[&str] = &["onlyonce-store-redis"];
+const PACKAGES: &[&str] = &["onlyonce-store-redis", "onlyonce-sql"];
 
 /// Starts the servers that tests need, leaves them running, and prints the variables that name them.
 ///
@@ -67,8 +71,12 @@ impl Services {
 
     fn start_for(life: Life) -> Result<Self, Failure> {
         let mut services = Self { servers: Vec::new(), variables: Vec::new(), directory: None };
-        let kinds: [(&'static str, Start); 2] =
-            [("ONLYONCE_TEST_REDIS_URL", redis::one), ("ONLYONCE_TEST_REDIS_CLUSTER_URL", redis::cluster)];
+        let kinds: [(&'static str, Start); 4] = [
+            ("ONLYONCE_TEST_REDIS_URL", redis::one),
+            ("ONLYONCE_TEST_REDIS_CLUSTER_URL", redis::cluster),
+            ("ONLYONCE_TEST_MYSQL_URL", mariadb::one),
+            ("ONLYONCE_TEST_POSTGRES_URL", postgres::one),
+        ];
         for (variable, start) in kinds {
             // What is given is passed on by itself, and not shown: it may hold a password.
             if std::env::var_os(variable).is_some_and(|given| !given.is_empty()) {
@@ -85,12 +93,7 @@ impl Services {
         let watch = Stopwatch::start();
         let directory = match &self.directory {
             Some(directory) => directory,
-            None => self.directory.insert(
-                tempfile::Builder::new()
-                    .prefix("onlyonce-")
-                    .tempdir()
-                    .map_err(|error| Failure::failed(format!("no directory for the servers: {error}")))?,
-            ),
+            None => self.directory.insert(directory()?),
         };
         let url = start(&mut Starting { directory: directory.path(), life, servers: &mut self.servers })?;
         println!("   {variable}={url} ({})", watch.shown());
@@ -111,11 +114,33 @@ impl Services {
     }
 }
 
+fn directory() -> Result<TempDir, Failure> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // Servers that run as another user must be able to reach their own folder in it.
+        builder.permissions(std::fs::Permissions::from_mode(0o711));
+    }
+    let made = builder.prefix("onlyonce-").tempdir();
+    made.map_err(|error| Failure::failed(format!("no directory for the servers: {error}")))
+}
+
 /// What a server is started with. Each is put into `servers` at once, so that it is stopped if the next one fails.
 struct Starting<'a> {
     directory: &'a std::path::Path,
     life: Life,
     servers: &'a mut Vec<Server>,
+}
+
+impl Starting<'_> {
+    /// A new folder of its own.
+    fn folder(&self, name: &str) -> Result<PathBuf, Failure> {
+        let folder = self.directory.join(name);
+        std::fs::create_dir(&folder)
+            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+        Ok(folder)
+    }
 }
 
 type Start = fn(&mut Starting<'_>) -> Result<String, Failure>;

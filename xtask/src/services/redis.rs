@@ -1,7 +1,5 @@
 //! One Redis, and a Cluster of three primaries with a replica each.
 
-use std::fs;
-
 use super::Starting;
 use super::server::{Server, free_port, wait_until};
 use crate::cmd::Cmd;
@@ -39,9 +37,7 @@ pub(super) fn cluster(starting: &mut Starting<'_>) -> Result<String, Failure> {
 }
 
 fn start(starting: &mut Starting<'_>, port: u16, more: &[&str]) -> Result<(), Failure> {
-    let folder = starting.directory.join(format!("redis-{port}"));
-    fs::create_dir(&folder).map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
-    let folder = folder.display().to_string();
+    let folder = starting.folder(&format!("redis-{port}"))?.display().to_string();
     let port_word = port.to_string();
     let mut args = vec!["--port", &port_word, "--bind", "127.0.0.1", "--dir", &folder, "--logfile", "log"];
     args.extend(["--save", "", "--appendonly", "no"]);

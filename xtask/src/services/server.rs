@@ -1,11 +1,13 @@
 //! One server process.
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use super::Life;
+use crate::cmd::Cmd;
 use crate::failure::Failure;
 use crate::time::Stopwatch;
 
@@ -14,11 +16,28 @@ use crate::time::Stopwatch;
 pub(super) struct Server {
     child: Option<Child>,
     pid: u32,
+    /// The signal that ends it cleanly, where being killed leaves something behind.
+    signal: Option<&'static str>,
 }
 
 impl Server {
     pub(super) fn start(program: &str, args: &[String], life: Life) -> Result<Self, Failure> {
+        Self::start_as(None, program, args, life)
+    }
+
+    pub(super) fn start_as(
+        user: Option<&User>,
+        program: &str,
+        args: &[String],
+        life: Life,
+    ) -> Result<Self, Failure> {
         let mut command = Command::new(program);
+        #[cfg(unix)]
+        if let Some(user) = user {
+            use std::os::unix::process::CommandExt;
+            // A folder that it may enter: this one may be closed to it.
+            command.uid(user.uid).gid(user.gid).current_dir("/");
+        }
         command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         #[cfg(unix)]
         if life == Life::Own {
@@ -27,7 +46,13 @@ impl Server {
         }
         let child =
             command.spawn().map_err(|error| Failure::failed(format!("{program} did not start: {error}")))?;
-        Ok(Self { pid: child.id(), child: Some(child) })
+        Ok(Self { pid: child.id(), child: Some(child), signal: None })
+    }
+
+    /// Ends it with this signal instead of killing it.
+    pub(super) fn stopped_by(mut self, signal: &'static str) -> Self {
+        self.signal = Some(signal);
+        self
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -43,10 +68,47 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
+            if let Some(signal) = self.signal {
+                let _ = Cmd::new("kill").args(["-s", signal, &self.pid.to_string()]).output();
+                let _ = wait_until("it has ended", || !matches!(child.try_wait(), Ok(None)));
+            }
             // It keeps nothing, so there is nothing to save. An error means that it has ended by itself.
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+/// Who a server runs as.
+#[derive(Debug)]
+pub(super) struct User {
+    name: String,
+    uid: u32,
+    gid: u32,
+}
+
+impl User {
+    /// This user, if we are root; `None` if we are not, and need nobody else.
+    pub(super) fn instead_of_root(name: &str) -> Result<Option<Self>, Failure> {
+        let id = |args: &[&str]| -> Result<u32, Failure> {
+            let said = Cmd::new("id").args(args.iter().copied()).output()?;
+            said.parse().map_err(|_| Failure::failed(format!("`id` said {said:?}")))
+        };
+        if id(&["-u"])? != 0 {
+            return Ok(None);
+        }
+        Ok(Some(Self { name: name.to_owned(), uid: id(&["-u", name])?, gid: id(&["-g", name])? }))
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn owns(&self, folder: &Path) -> Result<(), Failure> {
+        #[cfg(unix)]
+        std::os::unix::fs::chown(folder, Some(self.uid), Some(self.gid))
+            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+        Ok(())
     }
 }
 
@@ -64,7 +126,7 @@ pub(super) fn free_port(also: u16) -> Result<u16, Failure> {
 }
 
 /// Asks until it is so.
-pub(super) fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Result<(), Failure> {
+pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     while watch.elapsed() < Duration::from_secs(30) {
         if is_so() {
