@@ -3,6 +3,7 @@
 //! - [`conformance!`] and [`conformance_inspect!`]: one named test for every [law](laws) of a store.
 //! - [`ModelStore`]: the contract a second time, as plain as can be. With a [`Flaw`] it is a mutant that the laws catch.
 //! - [`FaultyStore`]: loses requests and replies, delays and hangs, by a script or from a seed.
+//! - [`FaultProxy`]: a network between a client and a real server that drops, delays, resets and half-closes.
 //! - [`Ledger`] and [`History`]: what really happened, what callers heard, and whether the two fit.
 //! - [`KillTest`](kill): a process that makes calls is killed, paused and restarted; nothing may happen twice.
 //!
@@ -47,6 +48,7 @@ pub mod kill;
 pub mod laws;
 mod ledger;
 mod model;
+mod proxy;
 
 pub use faulty::{Fault, FaultyStore, Op, Rates};
 pub use harness::{Harness, InspectHarness, run_inspect_law, run_law};
@@ -55,3 +57,4 @@ pub use history::{Event, History, Summary, Violations};
 pub use kill::{KillReport, KillTest};
 pub use ledger::{Effect, Ledger};
 pub use model::{Flaw, ModelHarness, ModelStore};
+pub use proxy::{FaultProxy, NetFault, Traffic};

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 pub use fault::{Fault, Op};
 use plan::Plan;
+pub(crate) use plan::mix;
 pub use rates::Rates;
 
 /// Decorates a store with faults: scripted, or at random from a seed. `changed` always passes through.
