@@ -71,13 +71,14 @@ impl Services {
 
     fn start_for(life: Life) -> Result<Self, Failure> {
         let mut services = Self { servers: Vec::new(), variables: Vec::new(), directory: None };
-        let kinds: [(&'static str, Start); 4] = [
+        let kinds: &[(&'static str, Start)] = &[
             ("ONLYONCE_TEST_REDIS_URL", redis::one),
             ("ONLYONCE_TEST_REDIS_CLUSTER_URL", redis::cluster),
+            ("ONLYONCE_TEST_REDLOCK_URLS", redis::five),
             ("ONLYONCE_TEST_MYSQL_URL", mariadb::one),
             ("ONLYONCE_TEST_POSTGRES_URL", postgres::one),
         ];
-        for (variable, start) in kinds {
+        for &(variable, start) in kinds {
             // What is given is passed on by itself, and not shown: it may hold a password.
             if std::env::var_os(variable).is_some_and(|given| !given.is_empty()) {
                 println!("   {variable} is given");

@@ -1,4 +1,4 @@
-//! One Redis, and a Cluster of three primaries with a replica each.
+//! One Redis, a Cluster of three primaries with a replica each, and five that know nothing of each other, for RedLock.
 
 use super::Starting;
 use super::server::{Server, free_port, wait_until};
@@ -12,6 +12,12 @@ pub(super) fn one(starting: &mut Starting<'_>) -> Result<String, Failure> {
     let port = free_port(0)?;
     start(starting, port, &[])?;
     Ok(format!("redis://127.0.0.1:{port}"))
+}
+
+/// Their URLs, separated by commas.
+pub(super) fn five(starting: &mut Starting<'_>) -> Result<String, Failure> {
+    let urls = (0..5).map(|_| one(starting)).collect::<Result<Vec<_>, _>>()?;
+    Ok(urls.join(","))
 }
 
 pub(super) fn cluster(starting: &mut Starting<'_>) -> Result<String, Failure> {
