@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use lsm_tree::AbstractTree;
 
 use crate::crash::CrashPoint;
 use crate::keys::Key;
@@ -109,6 +110,18 @@ impl Engine {
             let options = || KeyspaceCreateOptions::default().max_memtable_size(memory.buffer_bytes);
             let tree = db.keyspace(TREE, options)?;
             Ok(Self { db, tree })
+        })
+    }
+
+    /// The value of `key` in the tables, with the sequence number of the newest batch that is in them. Asked before the
+    /// engine opens, which puts what is in the journals before it.
+    pub(crate) fn in_tables(path: &Path, key: &[u8]) -> Result<Option<(Bytes, u64)>, EngineError> {
+        guarded(|| {
+            let path = path.join("keyspaces").join("1");
+            let tree = lsm_tree::Config::new(path, Default::default(), Default::default()).open()?;
+            let Some(newest) = tree.get_highest_persisted_seqno() else { return Ok(None) };
+            let value = tree.get(key, newest.saturating_add(1))?;
+            Ok(value.map(|value| (Bytes::copy_from_slice(&value), newest)))
         })
     }
 

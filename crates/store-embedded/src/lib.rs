@@ -40,6 +40,7 @@ mod manifest;
 mod noted;
 mod open;
 mod open_error;
+mod persisted;
 mod reclaim;
 mod shared;
 mod store;

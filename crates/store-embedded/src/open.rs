@@ -12,6 +12,7 @@ use crate::keys;
 use crate::manifest;
 use crate::noted::Noted;
 use crate::open_error::OpenError;
+use crate::persisted::Persisted;
 use crate::stored::{OpenItem, OpenKind, Tag, Totals, decode_open, decode_record};
 use crate::tables;
 
@@ -29,19 +30,21 @@ pub(crate) fn open(directory: &Directory, memory: Memory) -> Result<Opened, Open
     let tag = directory.format(memory)?.tag;
     let (noted, last_noted) =
         Noted::open(&directory.noted(), &tag).map_err(|cause| directory.failed(cause))?;
-    let checked = journal::check(&directory.engine(), &tag, last_noted).map_err(|cause| match cause {
+    let engine = directory.engine();
+    let manifests = manifest::check(&engine).map_err(|cause| directory.failed(cause))?;
+    manifests.map_err(|what| OpenError::damaged(directory.path(), what))?;
+    let tables = tables::check(&engine).map_err(|cause| directory.failed(cause))?;
+    tables.map_err(|what| OpenError::damaged(directory.path(), what))?;
+    let persisted = Persisted::read(directory, &tag)?;
+    let checked = journal::check(&engine, &tag, last_noted, persisted).map_err(|cause| match cause {
         JournalError::Io(file, cause) => {
             tracing::error!(file = %file.display(), %cause, "a journal can't be read");
             directory.failed(cause)
         }
         JournalError::Damaged(what) => OpenError::damaged(directory.path(), what),
     })?;
-    let manifests = manifest::check(&directory.engine()).map_err(|cause| directory.failed(cause))?;
-    manifests.map_err(|what| OpenError::damaged(directory.path(), what))?;
-    let tables = tables::check(&directory.engine()).map_err(|cause| directory.failed(cause))?;
-    tables.map_err(|what| OpenError::damaged(directory.path(), what))?;
     CrashPoint::Recovering.pass();
-    let engine = Engine::open(&directory.engine(), memory).map_err(|cause| directory.engine_failed(cause))?;
+    let engine = Engine::open(&engine, memory).map_err(|cause| directory.engine_failed(cause))?;
     let totals = totals(&engine, directory, &tag)?;
     let expected = checked.last.unwrap_or(0).max(last_noted);
     if totals.batch < expected {

@@ -16,10 +16,14 @@ const RECORDS: u64 = 160;
 
 /// A closed store with [`RECORDS`] completed records, in memory if possible: many copies of it are opened.
 fn store_with_records() -> tempfile::TempDir {
+    store_with_tables_of(32 << 10)
+}
+
+fn store_with_tables_of(buffer_bytes: u64) -> tempfile::TempDir {
     let directory = scratch();
     let path = directory.path().join("data");
     for records in [0..RECORDS - 20, RECORDS - 20..RECORDS] {
-        let store = EmbeddedStore::builder(&path).buffer_bytes(32 << 10).open().unwrap();
+        let store = EmbeddedStore::builder(&path).buffer_bytes(buffer_bytes).open().unwrap();
         block_on(async {
             for n in records {
                 complete(&store, n).await.unwrap();
@@ -148,9 +152,125 @@ fn a_flipped_bit_anywhere_in_the_journal_is_noticed() {
     }
 }
 
+const ALL_IN_JOURNALS: u64 = 16 << 20;
+const SOME_IN_TABLES: u64 = 256 << 10;
+
+/// Where the batches of a journal end.
+fn ends(journal: &[u8]) -> Vec<usize> {
+    (4..=journal.len()).filter(|end| journal[..*end].ends_with(b"FJL\x03")).collect()
+}
+
+/// The same store, with its journal cut into three at the ends of batches, as it is when tables are slow to be written.
+fn store_with_three_journals(buffer_bytes: u64) -> (tempfile::TempDir, Vec<PathBuf>) {
+    let directory = store_with_tables_of(buffer_bytes);
+    let path = directory.path().join("data");
+    let active = journal(&path);
+    let bytes = fs::read(&active).unwrap();
+    let ends = ends(&bytes);
+    assert!(ends.len() >= 20, "only {} batches", ends.len());
+    let (third, two_thirds) = (ends[ends.len() / 3], ends[ends.len() * 2 / 3]);
+    let first: u64 = active.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+    let parts = [&bytes[..third], &bytes[third..two_thirds], &bytes[two_thirds..]];
+    let journals = (first..).zip(parts).map(|(number, part)| {
+        let name = PathBuf::from(format!("engine/{number}.jnl"));
+        fs::write(path.join(&name), part).unwrap();
+        name
+    });
+    let journals = journals.collect();
+    (directory, journals)
+}
+
+/// A store whose journal begins right behind what is in the tables, and the name of that journal.
+fn store_with_journal_behind_tables() -> (tempfile::TempDir, PathBuf) {
+    let directory = store_with_tables_of(SOME_IN_TABLES);
+    let path = directory.path().join("data");
+    let journal = journal(&path);
+    let whole = fs::read(&journal).unwrap();
+    let ends = ends(&whole);
+    let name = journal.strip_prefix(&path).unwrap().to_owned();
+    let opens_without = |batches: usize| {
+        let cut = scratch();
+        copy(&path, cut.path());
+        fs::write(cut.path().join(&name), &whole[ends[batches - 1]..]).unwrap();
+        match EmbeddedStore::open(cut.path()) {
+            Ok(_) => true,
+            Err(OpenError::Damaged { .. }) => false,
+            Err(other) => panic!("without {batches} batches: {other:?}"),
+        }
+    };
+    // As many batches as can be missed.
+    let (mut opens, mut refused) = (1, ends.len());
+    assert!(opens_without(opens) && !opens_without(refused - 1), "all or nothing is in tables");
+    while refused - opens > 1 {
+        let middle = opens.midpoint(refused);
+        *(if opens_without(middle) { &mut opens } else { &mut refused }) = middle;
+    }
+    fs::write(&journal, &whole[ends[opens - 1]..]).unwrap();
+    (directory, name)
+}
+
+#[test]
+fn several_journals_are_as_good_as_one() {
+    for buffer_bytes in [ALL_IN_JOURNALS, SOME_IN_TABLES] {
+        let (directory, _) = store_with_three_journals(buffer_bytes);
+        let mut tally = Tally::default();
+        tally.look(&directory.path().join("data"), "nothing");
+        assert_eq!((tally.served, tally.keys_failed), (1, 0));
+    }
+}
+
+#[test]
+fn a_missing_journal_is_noticed_whichever_it_is_and_the_note_is_not_needed_unless_it_is_the_last() {
+    let (pristine, journals) = store_with_three_journals(ALL_IN_JOURNALS);
+    for (index, journal) in journals.iter().enumerate() {
+        for without_note in [false, true] {
+            if without_note && index + 1 == journals.len() {
+                continue;
+            }
+            let damaged = scratch();
+            copy(&pristine.path().join("data"), damaged.path());
+            fs::remove_file(damaged.path().join(journal)).unwrap();
+            if without_note {
+                fs::remove_file(damaged.path().join("noted")).unwrap();
+            }
+            let refused = EmbeddedStore::open(damaged.path()).expect_err("opened without a journal");
+            assert!(matches!(refused, OpenError::Damaged { .. }), "{index}: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn a_changed_sequence_number_at_the_head_of_a_journal_loses_nothing_silently() {
+    let (behind_tables, journal) = store_with_journal_behind_tables();
+    Tally::default().look(&behind_tables.path().join("data"), "nothing");
+    flip_first_sequence_number(behind_tables.path(), &journal);
+    let (several, journals) = store_with_three_journals(SOME_IN_TABLES);
+    for journal in &journals {
+        flip_first_sequence_number(several.path(), journal);
+    }
+}
+
+fn flip_first_sequence_number(pristine: &Path, journal: &Path) {
+    let mut tally = Tally::default();
+    let whole = fs::read(pristine.join("data").join(journal)).unwrap();
+    for bit in 0..64 {
+        let mut bytes = whole.clone();
+        // Behind the kind of the entry and the number of items.
+        bytes[5 + bit / 8] ^= 1 << (bit % 8);
+        let damaged = scratch();
+        copy(&pristine.join("data"), damaged.path());
+        fs::write(damaged.path().join(journal), &bytes).unwrap();
+        tally.look(
+            damaged.path(),
+            &format!("bit {bit} of the first sequence number of {}", journal.display()),
+        );
+    }
+    assert!(tally.refused > 32, "{}: {tally:?}", journal.display());
+}
+
 #[test]
 fn a_journal_that_was_cut_is_refused_where_it_was_acknowledged() {
-    let pristine = store_with_records();
+    let pristine = store_with_tables_of(ALL_IN_JOURNALS);
     let path = pristine.path().join("data");
     let journal = journal(&path);
     let name = journal.strip_prefix(&path).unwrap();

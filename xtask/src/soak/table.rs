@@ -42,6 +42,14 @@ pub(super) const SOAKS: &[Soak] = &[
         variable: "ONLYONCE_KILLS",
         count: 1_000,
     },
+    Soak {
+        name: "crash-points",
+        title: "The engine on the embedded store is killed at every named point, so many times each",
+        package: "onlyonce-store-embedded",
+        filter: "binary(engine_kill) & test(killed_at_every_named_point)",
+        variable: "ONLYONCE_CRASHES",
+        count: 150,
+    },
 ];
 
 /// What came of a run.

@@ -3,7 +3,8 @@
 //! The engine takes the first entry that it can't read for the torn end of the journal and drops what follows, also in the
 //! middle of a journal and without a word; and the header of an entry, with its sequence number, is not covered by its
 //! checksum. So before the engine may touch them, every batch is checked here: its framing, its checksum, the order of the
-//! sequence numbers, and that our own batch numbers have no gap. What can't be read is a torn end only if nothing that was
+//! sequence numbers, that our own batch numbers have no gap, neither between two journals nor to what the engine's tables
+//! hold, and that the engine will skip exactly those that the tables hold. What can't be read is a torn end only if nothing that was
 //! acknowledged lies behind it; else the store is not opened, and the journal is left as it was found.
 
 mod batch;
@@ -13,9 +14,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use crate::persisted::Persisted;
 use crate::stored::Tag;
 use batch::{Batch, Parsed};
-use tail::{Mentioned, Tail};
+use tail::Tail;
 
 /// Why the journals can't be used.
 #[derive(Debug)]
@@ -34,10 +36,15 @@ pub(crate) struct Checked {
 
 /// Checks all journals below `engine`, and cuts off a torn end.
 ///
-/// `noted` is the last batch that is known to have been acknowledged.
-pub(crate) fn check(engine: &Path, tag: &Tag, noted: u64) -> Result<Checked, JournalError> {
+/// `noted` is the last batch that is known to have been acknowledged, `persisted` the last one that needs no journal.
+pub(crate) fn check(
+    engine: &Path,
+    tag: &Tag,
+    noted: u64,
+    persisted: Persisted,
+) -> Result<Checked, JournalError> {
     let journals = journals(engine).map_err(|cause| JournalError::Io(engine.to_owned(), cause))?;
-    let mut walk = Walk { tag, noted, last: None };
+    let mut walk = Walk { tag, noted, persisted, last: None };
     for (index, path) in journals.iter().enumerate() {
         let is_active = index + 1 == journals.len();
         walk.journal(path, is_active)?;
@@ -69,6 +76,7 @@ fn journals(engine: &Path) -> io::Result<Vec<PathBuf>> {
 struct Walk<'a> {
     tag: &'a Tag,
     noted: u64,
+    persisted: Persisted,
     last: Option<Batch>,
 }
 
@@ -90,7 +98,7 @@ impl Walk<'_> {
         match tail::read(&mut reader, self.tag).map_err(failed)? {
             Tail::Empty => {}
             Tail::Torn(_) if !is_active => return Err(self.unreadable(path, end)),
-            Tail::Torn(mentioned) => self.cut(path, end, mentioned, reader.get_ref())?,
+            Tail::Torn(highest) => self.cut(path, end, highest, reader.get_ref())?,
         }
         match last_here {
             Some((start, batch)) if is_active => {
@@ -100,16 +108,21 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether the batch may come after the last one.
+    /// Whether the batch may come after the last one, and after what the tables hold.
     fn follows(&self, path: &Path, at: u64, batch: Batch) -> Result<(), JournalError> {
+        let Persisted { batch: persisted, .. } = self.persisted;
+        let holds = || format!("{} holds batch {} at byte {at}", path.display(), batch.number);
         match self.last {
             Some(last) if batch.number != last.number + 1 || batch.sequence <= last.sequence => {
-                Err(JournalError::Damaged(format!(
-                    "{} holds batch {} at byte {at}, out of order after batch {}",
-                    path.display(),
-                    batch.number,
-                    last.number
-                )))
+                Err(JournalError::Damaged(format!("{}, out of order after batch {}", holds(), last.number)))
+            }
+            None if batch.number > persisted + 1 => Err(JournalError::Damaged(format!(
+                "{}, and those after batch {persisted} are in no journal and in no table",
+                holds()
+            ))),
+            // The engine goes by the sequence number, and would skip a batch that is in no table.
+            _ if self.persisted.holds(batch.sequence) != (batch.number <= persisted) => {
+                Err(JournalError::Damaged(format!("{}, whose header is not as it was written", holds())))
             }
             _ => Ok(()),
         }
@@ -119,22 +132,13 @@ impl Walk<'_> {
     ///
     /// Every batch is synced before the next is written, so a later batch behind the damage proves that the damaged one was
     /// synced; and a journal that was sealed was synced as a whole.
-    fn cut(
-        &self,
-        path: &Path,
-        end: u64,
-        mentioned: Option<Mentioned>,
-        file: &File,
-    ) -> Result<(), JournalError> {
-        let is_torn = match (self.last, mentioned) {
-            // It may mention itself, and its number may be torn too, but nothing may come after it.
-            (Some(last), Some(batches)) => last.number >= self.noted && batches.highest <= last.number + 1,
-            (Some(last), None) => last.number >= self.noted,
-            // The first batch of a journal.
-            (None, Some(batches)) => batches.lowest == batches.highest && batches.highest > self.noted,
-            // Not even a number: the engine's tables tell whether anything is missing.
-            (None, None) => true,
-        };
+    fn cut(&self, path: &Path, end: u64, highest: Option<u64>, file: &File) -> Result<(), JournalError> {
+        // What was acknowledged must be read by now. If no journal holds a batch it may all be in the tables: they are
+        // compared with the note when the engine is open.
+        let is_all_read = self.last.is_none_or(|last| last.number >= self.noted);
+        // What is torn may mention itself, but nothing may come after it.
+        let next = self.last.map_or(self.persisted.batch, |last| last.number) + 1;
+        let is_torn = is_all_read && highest.is_none_or(|highest| highest <= next);
         if !is_torn {
             return Err(self.unreadable(path, end));
         }

@@ -8,14 +8,8 @@ use crate::stored::{TAG_BYTES, Tag, Totals};
 pub(super) enum Tail {
     /// Nothing, or room that was made in advance.
     Empty,
-    /// Something that is not a whole batch, and the batches whose numbers are still to be seen in it.
-    Torn(Option<Mentioned>),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mentioned {
-    pub(super) lowest: u64,
-    pub(super) highest: u64,
+    /// Something that is not a whole batch, and the highest number of a batch that is still to be seen in it.
+    Torn(Option<u64>),
 }
 
 const CHUNK: usize = 1 << 20;
@@ -35,13 +29,9 @@ pub(super) fn read(reader: &mut impl Read, tag: &Tag) -> io::Result<Tail> {
         if chunk != zeros[..chunk.len()] {
             let earlier = match tail {
                 Tail::Empty => None,
-                Tail::Torn(mentioned) => mentioned,
+                Tail::Torn(highest) => highest,
             };
-            tail = Tail::Torn(mentions(&chunk, tag).fold(earlier, |mentioned, number| {
-                let Mentioned { lowest, highest } =
-                    mentioned.unwrap_or(Mentioned { lowest: number, highest: number });
-                Some(Mentioned { lowest: lowest.min(number), highest: highest.max(number) })
-            }));
+            tail = Tail::Torn(mentions(&chunk, tag).max().max(earlier));
         }
         // A mention may lie across two chunks.
         chunk.drain(..chunk.len().saturating_sub(MENTION - 1));
@@ -73,11 +63,7 @@ mod tests {
         for at in [0, 1, CHUNK - 30, CHUNK - 20, CHUNK - 1, CHUNK, CHUNK + 5] {
             let mut bytes = vec![0; at];
             bytes.extend_from_slice(&mention);
-            assert_eq!(
-                read(&mut &bytes[..], &tag).unwrap(),
-                Tail::Torn(Some(Mentioned { lowest: 42, highest: 42 })),
-                "at {at}"
-            );
+            assert_eq!(read(&mut &bytes[..], &tag).unwrap(), Tail::Torn(Some(42)), "at {at}");
         }
         assert_eq!(read(&mut &b"rubbish"[..], &tag).unwrap(), Tail::Torn(None));
     }
