@@ -1,6 +1,7 @@
 //! Settings of a store, and its opening.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
@@ -9,7 +10,7 @@ use redis::{Client, ConnectionInfo, RedisError};
 
 use crate::checks::{self, Checked};
 use crate::keys::Keys;
-use crate::link::{Cluster, Given, Link, Single};
+use crate::link::{Cluster, Finder, Given, Link, Sentinels, Single};
 use crate::open_error::OpenError;
 use crate::store::RedisStore;
 use crate::target::Target;
@@ -97,14 +98,21 @@ impl Builder {
             Source::Url(url) => match Target::parse(&url)? {
                 Target::Single(info) => {
                     let address = info.addr().to_string();
-                    let client = client(*info, &address)?;
-                    let single = Single::new(client.clone(), connect, response);
-                    (Link::Single(Box::new(single)), vec![client], address)
+                    let finder = at(*info, &address)?;
+                    let single = Single::new(finder.clone(), connect, response);
+                    (Link::Single(Box::new(single)), vec![finder], address)
+                }
+                Target::Sentinel { sentinels, name, primary } => {
+                    let address = format!("{}/{name}", named(&sentinels));
+                    let sentinels = Sentinels::new(sentinels, name, *primary, connect);
+                    let sentinels = sentinels.map_err(|cause| not_reached(&address, cause))?;
+                    let finder = Finder::Sentinels(Arc::new(sentinels));
+                    let single = Single::new(finder.clone(), connect, response);
+                    (Link::Single(Box::new(single)), vec![finder], address)
                 }
                 Target::Cluster(infos) => {
-                    let names: Vec<_> = infos.iter().map(|info| info.addr().to_string()).collect();
-                    let address = names.join(",");
-                    let listeners = infos.iter().cloned().map(|info| client(info, &address));
+                    let address = named(&infos);
+                    let listeners = infos.iter().cloned().map(|info| at(info, &address));
                     let listeners = listeners.collect::<Result<_, _>>()?;
                     let cluster = Cluster::connect(infos, connect, response).await;
                     let cluster = cluster.map_err(|cause| not_reached(&address, cause))?;
@@ -121,8 +129,14 @@ impl Builder {
     }
 }
 
-fn client(info: ConnectionInfo, address: &str) -> Result<Client, OpenError> {
-    Client::open(info).map_err(|cause| not_reached(address, cause))
+/// Addresses alone, without user and password.
+fn named(infos: &[ConnectionInfo]) -> String {
+    let names: Vec<_> = infos.iter().map(|info| info.addr().to_string()).collect();
+    names.join(",")
+}
+
+fn at(info: ConnectionInfo, address: &str) -> Result<Finder, OpenError> {
+    Client::open(info).map(Finder::At).map_err(|cause| not_reached(address, cause))
 }
 
 fn not_reached(address: &str, source: RedisError) -> OpenError {

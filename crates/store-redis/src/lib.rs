@@ -1,4 +1,4 @@
-//! [onlyonce](https://docs.rs/onlyonce) on the Redis you already have: one server or a Cluster, Redis 6.2 or newer (tested on
+//! [onlyonce](https://docs.rs/onlyonce) on the Redis you already have: one server, one that Sentinels watch, or a Cluster; Redis 6.2 or newer (tested on
 //! 7), or Valkey.
 //!
 //! ```no_run
@@ -35,7 +35,7 @@
 //! Cluster, a record whose slot moves during the pass may be left out; and a message to who waits goes to every node, which
 //! is why it is only sent for records that somebody waits for.
 //!
-//! Features: `tls` for `rediss://`. Not there yet: Sentinel, locks, `WAIT` for replicas.
+//! Features: `tls` for `rediss://`. Not there yet: `WAIT` for replicas.
 
 mod builder;
 mod checks;

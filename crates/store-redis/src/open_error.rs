@@ -55,8 +55,9 @@ impl fmt::Display for OpenError {
             Self::Url { why } => write!(
                 f,
                 "the URL of Redis is not understood: {why}. There are redis://[user:password@]host:port[/database], \
-                 rediss:// (TLS), redis-cluster://[user:password@]host:port,host:port, rediss-cluster://, and \
-                 host:port;host:port for a Cluster"
+                 rediss:// (TLS), redis-sentinel://[user:password@]host:port,host:port/name[/database], \
+                 redis-cluster://[user:password@]host:port,host:port, both with rediss too, and host:port;host:port for a \
+                 Cluster"
             ),
             Self::NotSupported { what } => write!(f, "not supported yet: {what}"),
             Self::Prefix => f.write_str(

@@ -38,7 +38,8 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Opens the store at this URL: `redis://`, `rediss://`, `redis-cluster://h1:p1,h2:p2`, or `h1:p1;h2:p2`.
+    /// Opens the store at this URL: `redis://`, `rediss://`, `redis-sentinel://h1:p1,h2:p2/name`,
+    /// `redis-cluster://h1:p1,h2:p2`, or `h1:p1;h2:p2`.
     ///
     /// # Errors
     /// See [`OpenError`], whose text says what to do.

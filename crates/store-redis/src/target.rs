@@ -4,9 +4,15 @@ use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use crate::open_error::OpenError;
 
-/// One server, or some nodes of a Cluster.
+/// One server, the primary that Sentinels watch, or some nodes of a Cluster.
 pub(crate) enum Target {
     Single(Box<ConnectionInfo>),
+    Sentinel {
+        sentinels: Vec<ConnectionInfo>,
+        name: String,
+        /// All but its address.
+        primary: Box<ConnectionInfo>,
+    },
     Cluster(Vec<ConnectionInfo>),
 }
 
@@ -18,9 +24,8 @@ impl Target {
             "redis" | "rediss" | "redis+unix" | "unix" => Ok(Self::Single(Box::new(info(scheme, rest)?))),
             "redis-cluster" => Self::parse_cluster("redis", rest),
             "rediss-cluster" => Self::parse_cluster("rediss", rest),
-            "redis-sentinel" | "rediss-sentinel" => Err(OpenError::NotSupported {
-                what: "Sentinel (redis-sentinel://); name the primary by redis://, or use a Cluster",
-            }),
+            "redis-sentinel" => Self::parse_sentinel("redis", rest),
+            "rediss-sentinel" => Self::parse_sentinel("rediss", rest),
             _ => Err(OpenError::url("its scheme is another one")),
         }
     }
@@ -31,10 +36,35 @@ impl Target {
         if !matches!(path, "" | "0") {
             return Err(OpenError::url("a Cluster has database 0 only, and the URL takes no parameters"));
         }
-        let (user, nodes) = nodes.rsplit_once('@').map_or(("", nodes), |(user, nodes)| (user, nodes));
-        let at = if user.is_empty() { "" } else { "@" };
-        let infos = nodes.split(',').map(|node| info(scheme, &format!("{user}{at}{}", named(node)?)));
-        Ok(Self::Cluster(infos.collect::<Result<_, _>>()?))
+        let (login, nodes) = login(nodes);
+        Ok(Self::Cluster(infos(scheme, &login, nodes)?))
+    }
+
+    /// `[user:password@]host:port,host:port/name[/database][?sentinel_user=…&sentinel_password=…]`
+    fn parse_sentinel(scheme: &str, rest: &str) -> Result<Self, OpenError> {
+        let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        let (nodes, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (name, database) = path.split_once('/').unwrap_or((path, ""));
+        let named = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || !name.chars().all(named) {
+            return Err(OpenError::url(
+                "after the Sentinels comes the name of the primary that they watch, as in /mymaster",
+            ));
+        }
+        let (login, nodes) = login(nodes);
+        let primary = info(scheme, &format!("{login}primary:1/{database}"))?;
+        let mut word = ["", ""];
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("sentinel_user", user)) => word[0] = user,
+                Some(("sentinel_password", password)) => word[1] = password,
+                _ => return Err(OpenError::url("its parameters may be sentinel_user and sentinel_password")),
+            }
+        }
+        let to_sentinels =
+            if word[1].is_empty() { String::new() } else { format!("{}:{}@", word[0], word[1]) };
+        let sentinels = infos(scheme, &to_sentinels, nodes)?;
+        Ok(Self::Sentinel { sentinels, name: name.to_owned(), primary: Box::new(primary) })
     }
 
     /// `host:port;host:port`
@@ -47,10 +77,21 @@ impl Target {
     }
 }
 
+/// `user:password@` or nothing, and the nodes.
+fn login(nodes: &str) -> (String, &str) {
+    nodes.rsplit_once('@').map_or((String::new(), nodes), |(login, nodes)| (format!("{login}@"), nodes))
+}
+
+fn infos(scheme: &str, login: &str, nodes: &str) -> Result<Vec<ConnectionInfo>, OpenError> {
+    nodes.split(',').map(|node| info(scheme, &format!("{login}{}", named(node)?))).collect()
+}
+
 /// The node, if it has a host and a port: without a port, typing errors would be taken for hosts.
 fn named(node: &str) -> Result<&str, OpenError> {
     let named = node.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-    named.map(|_| node).ok_or_else(|| OpenError::url("every node of a Cluster is named as host:port"))
+    named
+        .map(|_| node)
+        .ok_or_else(|| OpenError::url("every node of a Cluster and every Sentinel is named as host:port"))
 }
 
 fn info(scheme: &str, rest: &str) -> Result<ConnectionInfo, OpenError> {
@@ -77,7 +118,9 @@ mod tests {
     fn nodes(url: &str) -> Vec<String> {
         match Target::parse(url).unwrap() {
             Target::Single(info) => vec![info.addr().to_string()],
-            Target::Cluster(infos) => infos.iter().map(|info| info.addr().to_string()).collect(),
+            Target::Cluster(infos) | Target::Sentinel { sentinels: infos, .. } => {
+                infos.iter().map(|info| info.addr().to_string()).collect()
+            }
         }
     }
 
@@ -108,6 +151,10 @@ mod tests {
             "redis://u:hunter2@h:port",
             "redis-cluster://u:hunter2@h:1,",
             "redis://u:hunter2@h:1/x",
+            "redis-sentinel://u:hunter2@h:1",
+            "redis-sentinel://u:hunter2@h/name",
+            "redis-sentinel://u:hunter2@h:1/name/x",
+            "redis-sentinel://u:hunter2@h:1/name?timeout=1",
         ];
         for url in wrong {
             let error = Target::parse(url).err().unwrap_or_else(|| panic!("{url} was understood"));
@@ -118,9 +165,19 @@ mod tests {
     }
 
     #[test]
-    fn sentinel_is_said_to_be_missing() {
-        let error = Target::parse("redis-sentinel://u:hunter2@h:1/name").err().unwrap();
-        assert!(matches!(error, OpenError::NotSupported { .. }));
-        assert!(error.to_string().contains("not supported yet"), "{error}");
+    fn sentinels_and_their_primary_have_logins_of_their_own() {
+        let url = "redis-sentinel://ann:s%40fe@h1:1,h2:2/main/3?sentinel_user=sam&sentinel_password=w%26tch";
+        assert_eq!(nodes(url), ["h1:1", "h2:2"]);
+        let Ok(Target::Sentinel { sentinels, name, primary }) = Target::parse(url) else { panic!() };
+        assert_eq!(name, "main");
+        let settings = primary.redis_settings();
+        assert_eq!((settings.username(), settings.password(), settings.db()), (Some("ann"), Some("s@fe"), 3));
+        for sentinel in sentinels {
+            let settings = sentinel.redis_settings();
+            assert_eq!(
+                (settings.username(), settings.password(), settings.db()),
+                (Some("sam"), Some("w&tch"), 0)
+            );
+        }
     }
 }

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use onlyonce_core::RecordId;
-use redis::{Client, RedisError};
+use redis::RedisError;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+
+use crate::link::Finder;
 
 const SLOTS: usize = 64;
 /// The longest pause between two attempts to connect.
@@ -35,11 +37,11 @@ struct Shared {
 
 impl Wakes {
     /// Listens at the first of these that answers, and at the next one when it goes away. Without any, nothing is heard.
-    pub(crate) fn listen(clients: Vec<Client>, channel: String, patience: Duration) -> Self {
+    pub(crate) fn listen(finders: Vec<Finder>, channel: String, patience: Duration) -> Self {
         let shared =
             Arc::new(Shared { slots: [(); SLOTS].map(|()| Notify::new()), hears: AtomicBool::new(false) });
-        let listener = (!clients.is_empty())
-            .then(|| tokio::spawn(shared.clone().keep_listening(clients, channel, patience)));
+        let listener = (!finders.is_empty())
+            .then(|| tokio::spawn(shared.clone().keep_listening(finders, channel, patience)));
         Self { shared, listener }
     }
 
@@ -82,11 +84,11 @@ impl Shared {
         self.slots.iter().for_each(Notify::notify_waiters);
     }
 
-    async fn keep_listening(self: Arc<Self>, clients: Vec<Client>, channel: String, patience: Duration) {
+    async fn keep_listening(self: Arc<Self>, finders: Vec<Finder>, channel: String, patience: Duration) {
         let _deaf_in_the_end = Deaf(self.clone());
         let mut pause = Duration::from_millis(50);
-        for client in clients.iter().cycle() {
-            let heard = self.listen(client, &channel, patience).await;
+        for finder in finders.iter().cycle() {
+            let heard = self.listen(finder, &channel, patience).await;
             if self.hears.load(Ordering::Acquire) {
                 self.set_hears(false);
                 pause = Duration::from_millis(50);
@@ -99,10 +101,10 @@ impl Shared {
     }
 
     /// Ends when the connection does.
-    async fn listen(&self, client: &Client, channel: &str, patience: Duration) -> Result<(), RedisError> {
+    async fn listen(&self, finder: &Finder, channel: &str, patience: Duration) -> Result<(), RedisError> {
         let late = |_| RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
         let subscribed = timeout(patience, async {
-            let mut connection = client.get_async_pubsub().await?;
+            let mut connection = finder.client().await?.get_async_pubsub().await?;
             connection.subscribe(channel).await?;
             Ok::<_, RedisError>(connection.split())
         });

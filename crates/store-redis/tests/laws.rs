@@ -1,4 +1,4 @@
-//! Every law, on a real Redis and on a real Cluster; each test with a prefix of its own.
+//! Every law, on a real Redis, on one that Sentinels watch, and on a real Cluster; each test with a prefix of its own.
 #![allow(clippy::unwrap_used, reason = "a harness is a test")]
 
 mod common;
@@ -43,12 +43,19 @@ macro_rules! harness {
 }
 
 harness!(OneRedis, common::url);
+harness!(Watched, common::sentinel_url);
 harness!(Cluster, common::cluster_url);
 
 mod redis {
     use super::*;
     conformance!(OneRedis);
     conformance_inspect!(OneRedis);
+}
+
+mod sentinel {
+    use super::*;
+    conformance!(Watched);
+    conformance_inspect!(Watched);
 }
 
 mod cluster {

@@ -13,15 +13,9 @@ use onlyonce_store_redis::{Concern, OpenError, RedisStore};
 async fn a_wrong_scheme_is_answered_with_those_there_are() {
     let error = RedisStore::open("http://localhost").await.unwrap_err();
     let said = error.to_string();
-    for scheme in ["redis://", "rediss://", "redis-cluster://", "host:port;host:port"] {
+    for scheme in ["redis://", "rediss://", "redis-sentinel://", "redis-cluster://", "host:port;host:port"] {
         assert!(said.contains(scheme), "{said}");
     }
-}
-
-#[tokio::test]
-async fn sentinel_is_said_to_be_not_supported_yet() {
-    let error = RedisStore::open("redis-sentinel://h:26379/main").await.unwrap_err();
-    assert!(matches!(error, OpenError::NotSupported { .. }), "{error}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 mod mariadb;
 mod postgres;
 mod redis;
+mod sentinel;
 mod server;
 
 use std::path::PathBuf;
@@ -74,6 +75,7 @@ impl Services {
         let kinds: &[(&'static str, Start)] = &[
             ("ONLYONCE_TEST_REDIS_URL", redis::one),
             ("ONLYONCE_TEST_REDIS_CLUSTER_URL", redis::cluster),
+            ("ONLYONCE_TEST_REDIS_SENTINEL_URL", sentinel::three),
             ("ONLYONCE_TEST_REDLOCK_URLS", redis::five),
             ("ONLYONCE_TEST_MYSQL_URL", mariadb::one),
             ("ONLYONCE_TEST_POSTGRES_URL", postgres::one),

@@ -42,7 +42,7 @@ pub(super) fn cluster(starting: &mut Starting<'_>) -> Result<String, Failure> {
     Ok(format!("redis-cluster://{}", nodes.join(",")))
 }
 
-fn start(starting: &mut Starting<'_>, port: u16, more: &[&str]) -> Result<(), Failure> {
+pub(super) fn start(starting: &mut Starting<'_>, port: u16, more: &[&str]) -> Result<(), Failure> {
     let folder = starting.folder(&format!("redis-{port}"))?.display().to_string();
     let port_word = port.to_string();
     let mut args = vec!["--port", &port_word, "--bind", "127.0.0.1", "--dir", &folder, "--logfile", "log"];
@@ -53,7 +53,7 @@ fn start(starting: &mut Starting<'_>, port: u16, more: &[&str]) -> Result<(), Fa
     wait_until("redis-server answers", || says(port, &["ping"], "PONG"))
 }
 
-fn says(port: u16, question: &[&str], answer: &str) -> bool {
+pub(super) fn says(port: u16, question: &[&str], answer: &str) -> bool {
     let ask = Cmd::new("redis-cli").args(["-p", &port.to_string()]).args(question.iter().copied());
     ask.output().is_ok_and(|said| said.contains(answer))
 }

@@ -1,7 +1,9 @@
 //! The way to the server: sends a command, and knows of one that failed whether it was sent.
 
 mod cluster;
+mod finder;
 mod given;
+mod sentinels;
 mod single;
 
 use redis::{Cmd, Pipeline, Value};
@@ -9,7 +11,9 @@ use redis::{Cmd, Pipeline, Value};
 use crate::fault::Fault;
 
 pub(crate) use cluster::Cluster;
+pub(crate) use finder::Finder;
 pub(crate) use given::Given;
+pub(crate) use sentinels::Sentinels;
 pub(crate) use single::Single;
 
 pub(crate) enum Link {

@@ -8,15 +8,16 @@ use std::time::Duration;
 use onlyonce_core::{Clock, Moment, SystemClock};
 use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
 
+use super::Finder;
 use crate::fault::Fault;
 
 /// For so long after a failed attempt to connect, others fail with it instead of trying one after the other.
 const REST: Duration = Duration::from_millis(100);
 
 pub(crate) struct Single {
-    client: Client,
+    finder: Finder,
     config: AsyncConnectionConfig,
     current: Mutex<Option<Current>>,
     /// Held while connecting; when and why that failed last.
@@ -28,11 +29,11 @@ pub(crate) struct Single {
 type Current = (u64, MultiplexedConnection);
 
 impl Single {
-    pub(crate) fn new(client: Client, connect: Duration, response: Duration) -> Self {
+    pub(crate) fn new(finder: Finder, connect: Duration, response: Duration) -> Self {
         let config = AsyncConnectionConfig::new();
         let config = config.set_connection_timeout(Some(connect)).set_response_timeout(Some(response));
         Self {
-            client,
+            finder,
             config,
             current: Mutex::new(None),
             connecting: tokio::sync::Mutex::new(None),
@@ -54,7 +55,7 @@ impl Single {
 
     fn failed(&self, number: u64, cause: RedisError) -> Fault {
         // Also after a time-out: the other side may be gone without a word, and then nothing else would tell. And a primary
-        // that became a replica keeps its connections; the name of the primary may lead elsewhere by now.
+        // that became a replica keeps its connections; its name, or the Sentinels, may lead elsewhere by now.
         if cause.is_io_error() || cause.is_unrecoverable_error() || cause.code() == Some("READONLY") {
             self.current.lock().take_if(|(current, _)| *current == number);
         }
@@ -75,7 +76,7 @@ impl Single {
         {
             return Err(cause.clone());
         }
-        match self.client.get_multiplexed_async_connection_with_config(&self.config).await {
+        match self.finder.connect(&self.config).await {
             Ok(connection) => {
                 *last_failure = None;
                 let current = (self.made.fetch_add(1, Ordering::Relaxed), connection);

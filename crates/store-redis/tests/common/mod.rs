@@ -1,6 +1,8 @@
 //! Where the servers are, and short words for what is done on them.
 #![allow(dead_code, reason = "not every file of tests uses all of it")]
 
+pub(crate) mod servers;
+
 use std::time::Duration;
 
 use onlyonce_core::{
@@ -24,6 +26,10 @@ pub(crate) fn url() -> String {
 
 pub(crate) fn cluster_url() -> String {
     url_in("ONLYONCE_TEST_REDIS_CLUSTER_URL")
+}
+
+pub(crate) fn sentinel_url() -> String {
+    url_in("ONLYONCE_TEST_REDIS_SENTINEL_URL")
 }
 
 /// A prefix that nobody else has.

@@ -1,0 +1,258 @@
+//! Servers of one test alone, for what no shared server survives: being killed, stopped, emptied and failed over.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A Redis that ends with its handle.
+pub(crate) struct Redis {
+    port: u16,
+    arguments: Vec<String>,
+    child: Option<Child>,
+    folder: TempDir,
+}
+
+impl Redis {
+    /// With nothing written to disk, and these arguments besides.
+    pub(crate) async fn start(arguments: &[&str]) -> Self {
+        Self::start_at(free_port(0), arguments).await
+    }
+
+    async fn start_at(port: u16, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let mut redis = Self { port, arguments, child: None, folder };
+        redis.restart().await;
+        redis
+    }
+
+    /// A replica of this one, which has all that it has.
+    pub(crate) async fn replica(&self, arguments: &[&str]) -> Self {
+        let replica =
+            Self::start(&[&["--replicaof", &format!("127.0.0.1 {}", self.port)], arguments].concat()).await;
+        until("the replica follows", || replica.says("info replication", "master_link_status:up")).await;
+        replica
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The folder in which it runs.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// Without a word, as by a loss of power.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Starts it again at the same port, with what is on its disk.
+    pub(crate) async fn restart(&mut self) {
+        self.kill();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--logfile", "log"]);
+        command.arg("--dir").arg(self.folder.path());
+        if !self.arguments.iter().any(|word| word == "--appendonly") {
+            command.args(["--appendonly", "no"]);
+        }
+        command.args(["--save", "", "--repl-diskless-sync-delay", "0"]);
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.child = Some(command.spawn().expect("redis-server is installed"));
+        until("redis-server answers", || self.says("ping", "PONG") || self.says("ping", "NOAUTH")).await;
+    }
+
+    /// It runs no more, and nobody is told.
+    pub(crate) fn freeze(&self) {
+        kill_process(self.pid(), Signal::STOP).unwrap();
+    }
+
+    pub(crate) fn thaw(&self) {
+        kill_process(self.pid(), Signal::CONT).unwrap();
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(self.child.as_ref().expect("it runs"))
+    }
+
+    /// What it answers to a command, in `redis-cli`'s words.
+    pub(crate) fn ask(&self, words: &str) -> String {
+        ask(self.port, words)
+    }
+
+    pub(crate) fn says(&self, words: &str, answer: &str) -> bool {
+        self.ask(words).contains(answer)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What the server at this port answers to a command.
+pub(crate) fn ask(port: u16, words: &str) -> String {
+    let asked = Command::new("redis-cli").args(["-p", &port.to_string()]).args(words.split(' ')).output();
+    let asked = asked.expect("redis-cli is installed");
+    [asked.stdout, asked.stderr].iter().map(|said| String::from_utf8_lossy(said).into_owned()).collect()
+}
+
+/// A primary with replicas, and Sentinels that agree by two.
+pub(crate) struct Watched {
+    pub(crate) servers: Vec<Redis>,
+    sentinels: Vec<(u16, Child, TempDir)>,
+}
+
+impl Watched {
+    pub(crate) async fn start(arguments: &[&str]) -> Self {
+        let primary = Redis::start(arguments).await;
+        let replica = primary.replica(arguments).await;
+        let mut watched = Self { servers: vec![primary, replica], sentinels: Vec::new() };
+        for _ in 0..3 {
+            watched.add_sentinel();
+        }
+        let sees = |port: u16| {
+            let said = ask(port, "sentinel master main");
+            said.contains("num-other-sentinels\n2") && said.contains("num-slaves\n1")
+        };
+        until("the Sentinels know each other", || watched.sentinels.iter().all(|(port, ..)| sees(*port)))
+            .await;
+        watched
+    }
+
+    fn add_sentinel(&mut self) {
+        let (port, folder) = (free_port(0), tempfile::tempdir().unwrap());
+        let file = folder.path().join("sentinel.conf");
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nlogfile log\nsentinel monitor main 127.0.0.1 {} 2\n\
+             sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 3000\n",
+            folder.path().display(),
+            self.servers[0].port,
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new("redis-server");
+        command.arg(file).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.sentinels.push((port, command.spawn().unwrap(), folder));
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let names: Vec<_> = self.sentinels.iter().map(|(port, ..)| format!("127.0.0.1:{port}")).collect();
+        format!("redis-sentinel://{}/main", names.join(","))
+    }
+
+    /// Waits until all Sentinels name this server.
+    pub(crate) async fn leads(&self, server: usize) {
+        let port = self.servers[server].port.to_string();
+        let agree = || {
+            self.sentinels
+                .iter()
+                .all(|(sentinel, ..)| ask(*sentinel, "sentinel get-master-addr-by-name main").contains(&port))
+        };
+        until("the Sentinels have failed over", || agree() && self.servers[server].says("role", "master"))
+            .await;
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        for (_, sentinel, _) in &mut self.sentinels {
+            let _ = sentinel.kill();
+            let _ = sentinel.wait();
+        }
+    }
+}
+
+/// Three primaries with a replica each.
+pub(crate) struct OwnCluster {
+    pub(crate) nodes: Vec<Redis>,
+}
+
+impl OwnCluster {
+    pub(crate) async fn start() -> Self {
+        let mut nodes = Vec::new();
+        for _ in 0..6 {
+            let more = "--cluster-enabled yes --cluster-config-file nodes.conf --cluster-node-timeout 1500";
+            nodes.push(Redis::start_at(free_port(10_000), &more.split(' ').collect::<Vec<_>>()).await);
+        }
+        let mut create = Command::new("redis-cli");
+        create
+            .args(["--cluster", "create"])
+            .args(nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)));
+        let made = create.args(["--cluster-replicas", "1", "--cluster-yes"]).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
+        let cluster = Self { nodes };
+        cluster.is_whole().await;
+        cluster
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let names: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        format!("redis-cluster://{}", names.join(","))
+    }
+
+    /// Waits until all slots are served, and every replica follows.
+    pub(crate) async fn is_whole(&self) {
+        let is_well = |node: &Redis| {
+            node.says("cluster info", "cluster_state:ok")
+                && !node.says("info replication", "master_link_status:down")
+        };
+        until("the Cluster is whole", || self.nodes.iter().all(is_well)).await;
+    }
+
+    /// The number of the node that holds this key.
+    pub(crate) fn holder(&self, key: &str) -> usize {
+        let slot: u16 = self.nodes[0].ask(&format!("cluster keyslot {key}")).trim().parse().unwrap();
+        let holds = |node: &Redis| {
+            let nodes = node.ask("cluster nodes");
+            let me = nodes.lines().find(|line| line.contains("myself")).unwrap_or_default().to_owned();
+            me.contains("master")
+                && me.split(' ').skip(8).any(|range| {
+                    let (from, to) = range.split_once('-').unwrap_or((range, range));
+                    matches!((from.parse::<u16>(), to.parse::<u16>()), (Ok(from), Ok(to)) if (from..=to).contains(&slot))
+                })
+        };
+        self.nodes.iter().position(holds).expect("somebody holds every slot")
+    }
+
+    /// The numbers of the replicas of a node.
+    pub(crate) fn replicas_of(&self, node: usize) -> Vec<usize> {
+        let port = format!("master_port:{}", self.nodes[node].port);
+        (0..self.nodes.len()).filter(|other| self.nodes[*other].says("info replication", &port)).collect()
+    }
+}
+
+/// Waits until it is so.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let clock = Instant::now();
+    while !is_so() {
+        assert!(clock.elapsed() < PATIENCE, "still not so: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A port that nobody listens on, nor on the one that is `also` higher.
+fn free_port(also: u16) -> u16 {
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        if also == 0
+            || port.checked_add(also).is_some_and(|other| TcpListener::bind(("127.0.0.1", other)).is_ok())
+        {
+            return port;
+        }
+    }
+}
