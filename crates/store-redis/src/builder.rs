@@ -136,7 +136,7 @@ fn named(infos: &[ConnectionInfo]) -> String {
 }
 
 fn at(info: ConnectionInfo, address: &str) -> Result<Finder, OpenError> {
-    Client::open(info).map(Finder::At).map_err(|cause| not_reached(address, cause))
+    Client::open(info).map(|client| Finder::At(Box::new(client))).map_err(|cause| not_reached(address, cause))
 }
 
 fn not_reached(address: &str, source: RedisError) -> OpenError {

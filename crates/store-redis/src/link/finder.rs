@@ -9,14 +9,14 @@ use super::sentinels::{self, Sentinels};
 
 #[derive(Clone)]
 pub(crate) enum Finder {
-    At(Client),
+    At(Box<Client>),
     Sentinels(Arc<Sentinels>),
 }
 
 impl Finder {
     pub(crate) async fn client(&self) -> Result<Client, RedisError> {
         match self {
-            Self::At(client) => Ok(client.clone()),
+            Self::At(client) => Ok((**client).clone()),
             Self::Sentinels(sentinels) => sentinels.primary().await,
         }
     }
