@@ -38,10 +38,12 @@
 //!
 //! Features: `axum` (default) and `http` for the layer; `macros` (default) for [`macro@idempotent`] and
 //! [`derive(Classify)`](derive@Classify); `embedded` for a durable store on one machine; `redis` (and `redis-tls`) for a store
-//! that many processes share.
+//! that many processes share; `id` (and `id-redis`) for ids that do not collide.
 
 #[cfg(feature = "http")]
 pub use onlyonce_http as http;
+#[cfg(feature = "id")]
+pub use onlyonce_id as id;
 #[cfg(feature = "embedded")]
 pub use onlyonce_store_embedded as embedded;
 #[cfg(feature = "redis")]

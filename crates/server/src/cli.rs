@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::id::IdCommand;
+
 /// State-changing calls happen at most once, and every retry gets the same answer.
 #[derive(Debug, Parser)]
 #[command(
@@ -33,6 +35,9 @@ pub(crate) enum LogFormat {
 pub(crate) enum Command {
     /// A payments service behind the layer, on the embedded store, with a page to play with.
     Demo(DemoArguments),
+    /// Makes and explains ids.
+    #[command(subcommand)]
+    Id(IdCommand),
 }
 
 #[derive(Debug, Args)]

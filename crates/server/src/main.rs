@@ -3,6 +3,7 @@
 mod cli;
 mod demo;
 mod failure;
+mod id;
 mod log;
 mod shutdown;
 
@@ -18,6 +19,7 @@ async fn main() -> ExitCode {
     log::start(cli.log);
     let done = match cli.command {
         Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Id(command) => id::run(command).await,
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

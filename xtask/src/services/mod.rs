@@ -22,7 +22,13 @@ use crate::time::Stopwatch;
 use crate::workspace::Choice;
 
 /// Packages whose tests need servers.
-const PACKAGES: &[&str] = &["onlyonce-store-redis", "onlyonce-sql"];
+/// One a line, so that they are added without quarrel.
+#[rustfmt::skip]
+const PACKAGES: &[&str] = &[
+    "onlyonce-store-redis",
+    "onlyonce-sql",
+    "onlyonce-id",
+];
 
 /// Starts the servers that tests need, leaves them running, and prints the variables that name them.
 ///
