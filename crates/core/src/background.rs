@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::drain::Visit;
 use crate::error::{ErrorKind, StoreError};
 use crate::key::RecordId;
@@ -14,13 +14,13 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The pause before the given repeat (from 1): doubling, with full jitter, so that many callers do not march in step.
-fn backoff(repeat: u32) -> Duration {
+pub(crate) fn backoff(repeat: u32) -> Duration {
     let ceiling = SHORTEST.saturating_mul(1 << repeat.min(16)).min(LONGEST);
     SHORTEST / 2 + ceiling.mul_f64(rand::random::<f64>())
 }
 
 /// How often a call is repeated at once, before the caller is told.
-const REPEATS: u32 = 3;
+pub(crate) const REPEATS: u32 = 3;
 
 /// Begins, and repeats that while it is ambiguous: the owner makes it safe. Also says how often it was repeated.
 pub(crate) async fn insist_on_begin(
@@ -71,24 +71,39 @@ pub(crate) async fn settle(
     attempt: &AttemptId,
     how: &Settlement,
 ) -> Option<Settled> {
+    let settled = until_answered(clock, None, || store.settle(id, attempt, how)).await;
+    settled
+        .inspect_err(|error| {
+            tracing::error!(record = %id, error = error as &dyn std::error::Error, "a settlement can't be stored");
+        })
+        .ok()
+}
+
+/// Repeats a call until it is answered, is refused for good, or `give_up` has come.
+pub(crate) async fn until_answered<T, F>(
+    clock: &dyn Clock,
+    give_up: Option<Moment>,
+    mut call: impl FnMut() -> F,
+) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
     let mut repeat = 0;
     loop {
-        match store.settle(id, attempt, how).await {
-            Ok(settled) => return Some(settled),
-            Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Ambiguous) => {
+        match call().await {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Ambiguous)
+                    && give_up.is_none_or(|give_up| clock.now() < give_up) =>
+            {
                 repeat += 1;
                 clock.sleep(backoff(repeat)).await;
             }
-            Err(error) => {
-                tracing::error!(record = %id, error = &error as &dyn std::error::Error, "a settlement can't be stored");
-                return None;
-            }
+            answer => return answer,
         }
     }
 }
 
-/// Frees what a begin may have taken whose reply was lost. It may also land late, so this goes on for a lease, and no longer:
-/// what lands later than that lapses, which says "unknown" and is safe.
+/// Frees what a begin may have taken whose reply was lost.
 pub(crate) fn undo_begin(
     store: &Arc<dyn Store>,
     clock: &Arc<dyn Clock>,
@@ -106,19 +121,36 @@ pub(crate) fn undo_begin(
     let how = Settlement { verdict, retain: claim.retain_unsettled };
     let lease = claim.lease;
     async move {
-        // A drain waits for the first answer only: what is still on its way may never land.
-        let mut visit = Some(visit);
-        let give_up = clock.now().plus(lease);
-        for repeat in 1.. {
-            let settled = store.settle(&id, &attempt, &how).await;
-            if settled.is_ok() {
-                visit = None;
-            }
-            if matches!(settled, Ok(Settled::Applied)) || clock.now() >= give_up {
-                break;
-            }
-            clock.sleep(backoff(repeat)).await;
-        }
-        drop(visit);
+        undo(&*clock, lease, visit, || async {
+            store.settle(&id, &attempt, &how).await.map(|settled| settled == Settled::Applied)
+        })
+        .await;
     }
+}
+
+/// Undoes what a lost request may have done. It may land late, so this goes on until something was undone or its `lease` is
+/// over, and no longer: what lands later than that runs out by itself. `call` says whether there was something to undo.
+///
+/// `until_heard` is dropped at the first answer: what is still on its way may never land, and nobody waits for that.
+pub(crate) async fn undo<F>(
+    clock: &dyn Clock,
+    lease: Duration,
+    until_heard: impl Send,
+    mut call: impl FnMut() -> F,
+) where
+    F: Future<Output = Result<bool, StoreError>>,
+{
+    let mut until_heard = Some(until_heard);
+    let give_up = clock.now().plus(lease);
+    for repeat in 1.. {
+        let undone = call().await;
+        if undone.is_ok() {
+            until_heard = None;
+        }
+        if matches!(undone, Ok(true)) || clock.now() >= give_up {
+            break;
+        }
+        clock.sleep(backoff(repeat)).await;
+    }
+    drop(until_heard);
 }

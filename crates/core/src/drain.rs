@@ -54,6 +54,11 @@ impl Tracker {
         self.0.closed.store(true, ORDER);
     }
 
+    #[cfg(feature = "locks")]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.closed.load(ORDER)
+    }
+
     pub(crate) async fn empty(&self) {
         loop {
             let left = self.0.left.notified();

@@ -12,7 +12,8 @@ use crate::clock::{Clock, Moment};
 use crate::keeper::{BoxFuture, Chore, Ticket};
 use crate::key::RecordId;
 use crate::lease::Lease;
-use crate::record::{AttemptId, Fence, Settled, Settlement, Snapshot, State, Verdict};
+use crate::record::{AttemptId, Fence, Settlement, Snapshot, State, Verdict};
+use crate::renewal::{self, Renewal};
 use crate::settings::Intent;
 use crate::store::Store;
 
@@ -68,7 +69,7 @@ impl Flight {
     }
 
     pub(crate) fn first_renewal(&self) -> Moment {
-        self.started.plus(self.intent.settings.lease / 3)
+        renewal::first(self.started, self.intent.settings.lease)
     }
 
     pub(crate) fn retain_unsettled(&self) -> Duration {
@@ -133,26 +134,24 @@ impl Flight {
     }
 
     async fn renew(&self) -> Option<Moment> {
-        let sent = self.clock.now();
         let lease = self.intent.settings.lease;
-        if sent >= self.lease.deadline() || sent.since(self.started) >= self.intent.settings.max_run {
+        if self.clock.now().since(self.started) >= self.intent.settings.max_run {
             return None;
         }
-        match self.store.renew(&self.id, &self.attempt, lease).await {
-            Ok(Settled::Applied) => {
-                self.lease.extend(sent.plus(lease));
-                Some(sent.plus(lease / 3))
-            }
+        let call = self.store.renew(&self.id, &self.attempt, lease);
+        match renewal::renew(&*self.clock, &self.lease, lease, call).await {
+            Renewal::Renewed { next } => Some(next),
+            Renewal::Over => None,
             // It was settled while this renewal was on its way.
-            Ok(Settled::Lost) if self.end.get().is_some() => None,
-            Ok(Settled::Lost) => {
+            Renewal::Lost if self.end.get().is_some() => None,
+            Renewal::Lost => {
                 tracing::warn!(record = %self.id, fence = %self.fence, "the lease is lost: another may run");
                 self.lease.lose();
                 None
             }
-            Err(error) => {
+            Renewal::Unknown { error, next } => {
                 tracing::warn!(record = %self.id, error = &error as &dyn std::error::Error, "a renewal failed, will retry");
-                Some(self.clock.now().plus(lease / 12))
+                Some(next)
             }
         }
     }

@@ -35,11 +35,14 @@ mod keeper;
 mod key;
 mod lease;
 mod lease_runner;
+#[cfg(feature = "locks")]
+pub mod lock;
 pub mod machine;
 mod memory;
 pub mod policy;
 mod record;
 mod refusal;
+mod renewal;
 mod runner;
 mod running;
 mod settings;

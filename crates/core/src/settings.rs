@@ -91,7 +91,7 @@ impl Settings {
     }
 }
 
-fn span(name: &str, value: Duration, least: Duration, most: Duration) -> Result<(), InputError> {
+pub(crate) fn span(name: &str, value: Duration, least: Duration, most: Duration) -> Result<(), InputError> {
     if (least..=most).contains(&value) {
         return Ok(());
     }

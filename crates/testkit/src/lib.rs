@@ -1,6 +1,7 @@
 //! For authors of [onlyonce](https://docs.rs/onlyonce) stores: the contract as tests, and the means to break things on purpose.
 //!
 //! - [`conformance!`] and [`conformance_inspect!`]: one named test for every [law](laws) of a store.
+//! - [`lock_conformance!`]: the same for a backend of locks and its [laws](lock_laws).
 //! - [`ModelStore`]: the contract a second time, as plain as can be. With a [`Flaw`] it is a mutant that the laws catch.
 //! - [`FaultyStore`]: loses requests and replies, delays and hangs, by a script or from a seed.
 //! - [`FaultProxy`]: a network between a client and a real server that drops, delays, resets and half-closes.
@@ -47,6 +48,7 @@ mod history;
 pub mod kill;
 pub mod laws;
 mod ledger;
+pub mod lock_laws;
 mod model;
 mod proxy;
 
@@ -56,5 +58,6 @@ pub use history::{Event, History, Summary, Violations};
 #[cfg(unix)]
 pub use kill::{KillReport, KillTest};
 pub use ledger::{Effect, Ledger};
+pub use lock_laws::{LockHarness, run_lock_law};
 pub use model::{Flaw, ModelHarness, ModelStore};
 pub use proxy::{FaultProxy, NetFault, Traffic};
