@@ -46,6 +46,7 @@ mod renewal;
 mod runner;
 mod running;
 mod settings;
+mod state_machine;
 mod store;
 mod value;
 
@@ -69,4 +70,5 @@ pub use refusal::Refusal;
 pub use runner::{Attempt, Finish, Runner, Start};
 pub use running::{Asking, Cleared, Finished, Prior, Recovery, Replay, Running, Started};
 pub use settings::{Intent, Settings};
+pub use state_machine::{StateMachine, Stored};
 pub use store::{Cursor, Filter, Inspect, Listed, Page, Store};

@@ -5,6 +5,7 @@ mod arguments;
 mod attribute;
 mod classify;
 mod function;
+mod state_machine;
 mod suggest;
 
 use proc_macro::TokenStream;
@@ -117,4 +118,36 @@ pub fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStream {
 pub fn derive_classify(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     classify::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Declares the moves between the states of something, once: for `guard::transition` of `onlyonce::sql`, for a diagram, and
+/// for conditions that are written by hand.
+///
+/// The first variant is where everything begins. `#[to(…)]` says what a state may become; one without it is final.
+///
+/// ```
+/// use onlyonce::StateMachine;
+///
+/// #[derive(Debug, Clone, Copy, PartialEq, Eq, StateMachine)]
+/// enum Order {
+///     #[to(Paid, Cancelled)]
+///     Placed,
+///     #[to(ReadyToShip)]
+///     Paid,
+///     ReadyToShip,
+///     Cancelled,
+/// }
+///
+/// assert!(Order::Placed.may_become(Order::Paid));
+/// assert!(!Order::Cancelled.may_become(Order::Paid));
+/// assert_eq!(Order::Paid.predicate("status"), "status IN ('placed')");
+/// assert!(Order::mermaid().contains("Placed --> Paid"));
+/// ```
+///
+/// A state is stored as its name in snake case (`ready_to_ship`), or as `#[stored("…")]` says; or all are whole numbers:
+/// `#[stored(1)]`. `#[machine(crate = some::path)]` says where `onlyonce` is, if not at `::onlyonce`.
+#[proc_macro_derive(StateMachine, attributes(to, stored, machine))]
+pub fn derive_state_machine(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    state_machine::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -38,12 +38,15 @@
 //!
 //! Features: `axum` (default) and `http` for the layer; `macros` (default) for [`macro@idempotent`] and
 //! [`derive(Classify)`](derive@Classify); `embedded` for a durable store on one machine; `redis` (and `redis-tls`) for a store
-//! that many processes share; `id` (and `id-redis`) for ids that do not collide.
+//! that many processes share; `id` (and `id-redis`) for ids that do not collide; `mysql`, `postgres` and `sqlite` for the guards
+//! in `sql`.
 
 #[cfg(feature = "http")]
 pub use onlyonce_http as http;
 #[cfg(feature = "id")]
 pub use onlyonce_id as id;
+#[cfg(feature = "sql")]
+pub use onlyonce_sql as sql;
 #[cfg(feature = "embedded")]
 pub use onlyonce_store_embedded as embedded;
 #[cfg(feature = "redis")]
@@ -51,4 +54,4 @@ pub use onlyonce_store_redis as redis;
 
 pub use onlyonce_core::*;
 #[cfg(feature = "macros")]
-pub use onlyonce_macros::{Classify, idempotent};
+pub use onlyonce_macros::{Classify, StateMachine, idempotent};

@@ -1,0 +1,219 @@
+//! The name of one operation, recorded in the transaction that it belongs to.
+
+use std::fmt;
+use std::time::Duration;
+
+use onlyonce_core::{InputError, Key, Operation, RecordId, Scope};
+use sqlx::Error;
+
+use super::dialect::Speak;
+use super::error::{Fault, GuardError};
+use super::schema::DEDUP_TABLE;
+use super::statement::Statement;
+
+/// Names one operation among all others, so that a duplicate of it is recognised for as long as its row is kept: 30 days,
+/// unless [`retain`](Self::retain) says otherwise.
+///
+/// Only a digest of the key is stored.
+///
+/// ```
+/// use onlyonce_sql::guard::OperationId;
+/// let taken = OperationId::new("stock.take", "order-42")?;
+/// assert_ne!(taken, OperationId::new("stock.return", "order-42")?);
+/// assert!(OperationId::new("stock.take", "").is_err());
+/// # Ok::<(), onlyonce_core::InputError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct OperationId {
+    name: Box<str>,
+    id: RecordId,
+    retain: Duration,
+    table: Box<str>,
+}
+
+/// What is stored of the name, for people.
+const LONGEST_NAME: usize = 190;
+
+impl OperationId {
+    /// The operation `name` under this key, such as an order number or the id of a message.
+    ///
+    /// # Errors
+    /// If the name is empty or longer than 190 bytes, or the key is empty or longer than 255 bytes.
+    pub fn new(name: &str, key: &str) -> Result<Self, InputError> {
+        Self::scoped(&Scope::shared(), name, key)
+    }
+
+    /// The same on behalf of somebody: the key of another scope is another operation.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn scoped(scope: &Scope, name: &str, key: &str) -> Result<Self, InputError> {
+        if name.len() > LONGEST_NAME {
+            return Err(InputError::new(format!(
+                "the name of the operation has {} bytes; the limit is {LONGEST_NAME}",
+                name.len()
+            )));
+        }
+        let id = RecordId::of(scope, &Operation::new(name)?, &Key::new(key)?);
+        let retain = Duration::from_secs(30 * 24 * 60 * 60);
+        Ok(Self { name: name.into(), id, retain, table: DEDUP_TABLE.into() })
+    }
+
+    /// For how long a duplicate is recognised. It should outlast the longest time after which one may still come.
+    #[must_use]
+    pub fn retain(mut self, retain: Duration) -> Self {
+        self.retain = retain;
+        self
+    }
+
+    /// Another table than `onlyonce_dedup`, with the same columns.
+    #[must_use]
+    pub fn table(mut self, table: &str) -> Self {
+        self.table = table.into();
+        self
+    }
+
+    /// The name of the operation.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The id of its row.
+    #[must_use]
+    pub fn id(&self) -> &RecordId {
+        &self.id
+    }
+
+    /// `INSERT …` of the row; where there is `ON CONFLICT` it also takes an expired one, and touches no row of a duplicate.
+    fn insert<'a, DB: Speak>(&self, statement: &mut Statement<'a, DB>) -> Result<(), InputError> {
+        let micros = i64::try_from(self.retain.as_micros()).unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
+        statement
+            .push("INSERT INTO ")
+            .table(&self.table)?
+            .push(if DB::ON_CONFLICT { " AS d" } else { "" })
+            .push(" (id, operation, recorded_at, expires_at) VALUES (")
+            .bind(&DB::bytes(self.id.as_bytes().to_vec()))
+            .push(", ")
+            .bind(&DB::string(self.name.to_string()))
+            .push(", ")
+            .push(DB::NOW)
+            .push(", ")
+            .push(DB::NOW)
+            .push(" + ")
+            .bind(&DB::number(micros))
+            .push(")");
+        if DB::ON_CONFLICT {
+            statement
+                .push(" ON CONFLICT (id) DO UPDATE SET operation = excluded.operation")
+                .push(", recorded_at = excluded.recorded_at, expires_at = excluded.expires_at")
+                .push(" WHERE d.expires_at <= excluded.recorded_at");
+        }
+        Ok(())
+    }
+
+    /// Records the operation; `false` if it was there.
+    pub(super) async fn record<DB: Speak>(
+        &self,
+        guard: &'static str,
+        connection: &mut DB::Connection,
+    ) -> Result<bool, GuardError> {
+        let mut insert = Statement::<DB>::new("");
+        self.insert(&mut insert)?;
+        match insert.execute(connection).await {
+            Ok(rows) => Ok(rows > 0),
+            Err(error) => match (DB::ON_CONFLICT, DB::fault(&error)) {
+                (false, Fault::Duplicate(_)) => {
+                    self.revive::<DB>(connection).await.map_err(failed::<DB>(guard))
+                }
+                (_, fault) => Err(GuardError::database(guard, fault, error)),
+            },
+        }
+    }
+
+    /// Takes an expired row. It is looked at first: a duplicate shares the lock of its row with other duplicates, and to write
+    /// at once would let them wait for each other.
+    async fn revive<DB: Speak>(&self, connection: &mut DB::Connection) -> Result<bool, Error> {
+        let id = DB::bytes(self.id.as_bytes().to_vec());
+        let table = |statement: &mut Statement<'_, DB>| {
+            statement.table(&self.table).map(drop).map_err(|error| Error::Encode(error.into()))
+        };
+        let mut look = Statement::<DB>::new("SELECT CAST(expires_at <= ");
+        look.push(DB::NOW).push(" AS ").push(DB::INTEGER).push(") FROM ");
+        table(&mut look)?;
+        look.push(" WHERE id = ").bind(&id).push(DB::LATEST);
+        let expired = match look.fetch(connection).await?.first() {
+            Some(row) => DB::integer(row, 0)? != 0,
+            None => false,
+        };
+        if !expired {
+            return Ok(false);
+        }
+        let micros = i64::try_from(self.retain.as_micros()).unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
+        let mut take = Statement::<DB>::new("UPDATE ");
+        table(&mut take)?;
+        take.push(" SET recorded_at = ").push(DB::NOW).push(", expires_at = ").push(DB::NOW).push(" + ");
+        take.bind(&DB::number(micros));
+        take.push(" WHERE id = ").bind(&id).push(" AND expires_at <= ").push(DB::NOW);
+        Ok(take.execute(connection).await? > 0)
+    }
+
+    /// Takes the record back: nothing was done under it.
+    pub(super) async fn erase<DB: Speak>(
+        &self,
+        guard: &'static str,
+        connection: &mut DB::Connection,
+    ) -> Result<(), GuardError> {
+        let mut delete = Statement::<DB>::new("DELETE FROM ");
+        delete.table(&self.table)?.push(" WHERE id = ").bind(&DB::bytes(self.id.as_bytes().to_vec()));
+        delete.execute(connection).await.map(drop).map_err(failed::<DB>(guard))
+    }
+}
+
+impl fmt::Debug for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OperationId({} {})", self.name, self.id)
+    }
+}
+
+pub(super) fn failed<DB: Speak>(guard: &'static str) -> impl Fn(Error) -> GuardError {
+    move |error| GuardError::database(guard, DB::fault(&error), error)
+}
+
+/// What became of a statement that is run at most once for its operation.
+pub(super) enum Once {
+    Duplicate,
+    Touched(u64),
+}
+
+/// Records the operation, if there is one, and runs the statement if it is the first: together where the database can.
+///
+/// `write` puts down an `UPDATE` or `DELETE` that ends in its `WHERE`.
+pub(super) async fn once<'a, DB: Speak>(
+    guard: &'static str,
+    connection: &mut DB::Connection,
+    operation: Option<&OperationId>,
+    write: impl Fn(&mut Statement<'a, DB>) -> Result<(), InputError>,
+) -> Result<Once, GuardError> {
+    let mut statement = Statement::new("");
+    let named = |error: InputError| GuardError::input(guard, error.to_string());
+    match operation {
+        Some(operation) if DB::WRITES_IN_WITH => {
+            statement.push("WITH operation AS (");
+            operation.insert(&mut statement).map_err(named)?;
+            statement.push(" RETURNING 1), change AS (");
+            write(&mut statement).map_err(named)?;
+            statement.push(" AND EXISTS (SELECT 1 FROM operation) RETURNING 1) ");
+            statement.push("SELECT (SELECT count(*) FROM operation), (SELECT count(*) FROM change)");
+            let rows = statement.fetch(connection).await.map_err(failed::<DB>(guard))?;
+            let count = |column| -> Result<u64, GuardError> {
+                let row = rows.first().ok_or_else(|| failed::<DB>(guard)(Error::RowNotFound))?;
+                DB::integer(row, column).map(i64::unsigned_abs).map_err(failed::<DB>(guard))
+            };
+            return Ok(if count(0)? == 0 { Once::Duplicate } else { Once::Touched(count(1)?) });
+        }
+        Some(operation) if !operation.record::<DB>(guard, connection).await? => return Ok(Once::Duplicate),
+        _ => write(&mut statement).map_err(named)?,
+    }
+    Ok(Once::Touched(statement.execute(connection).await.map_err(failed::<DB>(guard))?))
+}
