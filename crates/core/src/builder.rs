@@ -7,10 +7,12 @@ use crate::clock::{Clock, Moment, SystemClock};
 use crate::drain::Tracker;
 use crate::engine::{Engine, Idempotency};
 use crate::error::InputError;
-use crate::keeper::{BoxFuture, Chore, Ticket};
+use crate::keeper::{BoxFuture, Chore, Keeper, Ticket};
 use crate::lease_runner::LeaseRunner;
+use crate::runner::Runner;
 use crate::settings::Settings;
 use crate::store::Store;
+use crate::tracked::Tracked;
 
 /// Sets up an engine.
 #[derive(Debug)]
@@ -19,6 +21,7 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     settings: Settings,
     sweep_every: Duration,
+    runner: Option<Arc<dyn Runner>>,
 }
 
 impl Builder {
@@ -28,6 +31,7 @@ impl Builder {
             clock: Arc::new(SystemClock),
             settings: Settings::default(),
             sweep_every: Duration::from_secs(60),
+            runner: None,
         }
     }
 
@@ -52,6 +56,13 @@ impl Builder {
         self
     }
 
+    /// Starts and ends attempts with this instead of leases; the store is still what is looked at, repaired and swept.
+    #[must_use]
+    pub fn runner(mut self, runner: Arc<dyn Runner>) -> Self {
+        self.runner = Some(runner);
+        self
+    }
+
     /// The engine.
     ///
     /// # Errors
@@ -66,15 +77,27 @@ impl Builder {
 
     pub(crate) fn assemble(self) -> Idempotency {
         let tracker = Tracker::default();
-        let runner = LeaseRunner::new(Arc::clone(&self.store), Arc::clone(&self.clock), tracker.clone());
         let sweeper = Sweeper {
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
             period: self.sweep_every,
             ticket: Ticket::new(),
         };
-        runner.keeper().schedule(Arc::new(sweeper), self.clock.now().plus(self.sweep_every));
-        let engine = Engine { runner: Arc::new(runner), store: self.store, clock: self.clock, tracker };
+        let first_sweep = self.clock.now().plus(self.sweep_every);
+        let runner: Arc<dyn Runner> = match self.runner {
+            None => {
+                let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+                let runner = LeaseRunner::new(store, clock, tracker.clone());
+                runner.keeper().schedule(Arc::new(sweeper), first_sweep);
+                Arc::new(runner)
+            }
+            Some(inner) => {
+                let keeper = Keeper::new(Arc::clone(&self.clock));
+                keeper.schedule(Arc::new(sweeper), first_sweep);
+                Arc::new(Tracked { inner, tracker: tracker.clone(), keeper })
+            }
+        };
+        let engine = Engine { runner, store: self.store, clock: self.clock, tracker };
         Idempotency::assemble(engine, self.settings)
     }
 }

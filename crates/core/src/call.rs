@@ -208,7 +208,7 @@ where
     }
 }
 
-async fn settle<T, E>(running: Running, result: Result<T, E>) -> Result<T, E>
+async fn settle<T, E>(mut running: Running, result: Result<T, E>) -> Result<T, E>
 where
     T: Serialize + DeserializeOwned,
     E: Classify + From<Refusal>,
@@ -222,6 +222,9 @@ where
         }),
         Class::Release | Class::Unknown => Answer::none(),
     };
+    if result.is_err() && class == Class::Keep {
+        running.refused();
+    }
     let finished = running.end(class, record).await;
     match finished.map_err(Refusal::from)? {
         Finished::Stored | Finished::Pending => result,

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Moment};
 use crate::key::RecordId;
+use crate::loan::Loan;
 use crate::record::Fence;
 
 /// Timers stand still while the machine is suspended, the clock of leases does not: it is looked at this often.
@@ -75,11 +76,25 @@ pub struct Permit {
     fence: Fence,
     attempt: u32,
     lease: Option<Arc<Lease>>,
+    loan: Option<Loan>,
 }
 
 impl Permit {
     pub(crate) fn new(id: RecordId, fence: Fence, attempt: u32, lease: Option<Arc<Lease>>) -> Self {
-        Self { id, fence, attempt, lease }
+        Self { id, fence, attempt, lease, loan: None }
+    }
+
+    /// A permission that can't be lost, because the effect and its record end together; it comes with what they share. For
+    /// runners.
+    #[must_use]
+    pub fn lending(id: RecordId, fence: Fence, attempt: u32, loan: Loan) -> Self {
+        Self { id, fence, attempt, lease: None, loan: Some(loan) }
+    }
+
+    /// What the handler may borrow, such as the transaction of a record that commits with the effect.
+    #[must_use]
+    pub fn loan(&self) -> Option<&Loan> {
+        self.loan.as_ref()
     }
 
     /// The record of this call; put it into logs.

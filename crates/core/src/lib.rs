@@ -35,6 +35,7 @@ mod keeper;
 mod key;
 mod lease;
 mod lease_runner;
+mod loan;
 #[cfg(feature = "locks")]
 pub mod lock;
 pub mod machine;
@@ -48,6 +49,8 @@ mod running;
 mod settings;
 mod state_machine;
 mod store;
+mod tracked;
+mod unstoppable;
 mod value;
 
 pub use builder::Builder;
@@ -60,6 +63,7 @@ pub use error::{ErrorKind, InputError, StoreError};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use key::{Hash16, Key, MAX_KEY_BYTES, Operation, RecordId, Scope};
 pub use lease::Permit;
+pub use loan::{Loan, Return};
 pub use memory::MemoryStore;
 pub use policy::{Mode, OnLapse};
 pub use record::{
@@ -72,3 +76,4 @@ pub use running::{Asking, Cleared, Finished, Prior, Recovery, Replay, Running, S
 pub use settings::{Intent, Settings};
 pub use state_machine::{StateMachine, Stored};
 pub use store::{Cursor, Filter, Inspect, Listed, Page, Store};
+pub use unstoppable::Unstoppable;

@@ -54,6 +54,10 @@ pub trait Attempt: fmt::Debug + Send {
     /// From now on the effect may have happened.
     fn polled(&mut self);
 
+    /// The answer is wanted, but nothing else that the handler did: a business refusal. Called before
+    /// [`settle`](Self::settle). It matters only where the effect and its record end together: there the effect is undone.
+    fn refused(&mut self) {}
+
     /// Ends the attempt. An error means that this answer must not go out.
     async fn settle(self: Box<Self>, how: Settlement) -> Result<Finish, StoreError>;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::classify::Class;
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
 use crate::lease::Permit;
 use crate::policy::{Decision, Mode, OnLapse, decide};
 use crate::record::{Answer, Fence, Over, Settlement, Snapshot, Verdict};
@@ -123,6 +123,18 @@ impl Running {
         self.attempt.polled();
     }
 
+    /// Whether the effect and its record end together, so that nothing is ever in doubt: what is not kept is undone.
+    #[must_use]
+    pub fn is_atomic(&self) -> bool {
+        self.permit().loan().is_some()
+    }
+
+    /// The answer is a refusal by the business: it is kept, and where [`is_atomic`](Self::is_atomic), whatever else the
+    /// handler did is undone. Call it before [`end`](Self::end).
+    pub fn refused(&mut self) {
+        self.attempt.refused();
+    }
+
     /// Ends the call: [`Keep`](Class::Keep) with `record` as the answer, [`Release`](Class::Release), or
     /// [`Unknown`](Class::Unknown) with `record` as what was seen, for the person who decides.
     ///
@@ -136,7 +148,19 @@ impl Running {
     pub async fn end(self, class: Class, record: Answer) -> Result<Finished, StoreError> {
         let Self { attempt, intent } = self;
         let how = settlement(&intent.settings, class, record);
-        Ok(match attempt.settle(how).await? {
+        let finish = match attempt.settle(how).await {
+            // Not known yet, and the next call with this key will find out.
+            Err(error) if error.kind() == ErrorKind::Ambiguous => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "whether the call was committed is not known yet"
+                );
+                let retry_after = RETRY_AFTER;
+                return Ok(Finished::Superseded(Prior::Refused(Refusal::InProgress { retry_after })));
+            }
+            finish => finish?,
+        };
+        Ok(match finish {
             Finish::Applied => Finished::Stored,
             Finish::Pending => Finished::Pending,
             Finish::Lost(Some(snapshot)) => Finished::Superseded(Prior::judge(&snapshot, &intent)),

@@ -7,7 +7,9 @@ use http::header::HeaderValue;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use onlyonce_core::{Fingerprint, Hash16, Intent, Key, Label, Operation, Permit, RecordId, Scope};
+use onlyonce_core::{
+    Fingerprint, Hash16, Intent, Key, Label, Operation, Permit, RecordId, Scope, Unstoppable,
+};
 use tower_service::Service;
 
 use crate::body::{self, Read, RequestBody, ResponseBody};
@@ -19,7 +21,6 @@ use crate::meter::{Meter, Tally};
 use crate::options::MissingKey;
 use crate::problem::{Problem, ProblemKind};
 use crate::routes::{self, Route};
-use crate::unstoppable::Unstoppable;
 
 /// A request that may have a key, and the service that would answer it.
 pub(crate) struct Call<S> {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{Request, Response, response};
+use http::{Request, Response, StatusCode, response};
 use http_body::Body;
 use onlyonce_core::{
     Answer, Asking, Class, Cleared, ErrorKind, Finished, Intent, Key, Prior, RecordId, Recovery, Refusal,
@@ -57,6 +57,21 @@ impl<R> Heard<R> {
     fn doubt() -> Self {
         let reply = Err(Problem::new(ProblemKind::HandlerFailed));
         Self { class: Class::Unknown, record: Answer::none(), reply }
+    }
+
+    /// What it means where nothing is ever in doubt, because what is not kept is undone.
+    fn or_undone(self) -> Self {
+        if self.class != Class::Unknown {
+            return self;
+        }
+        let reply = self.reply.map_err(|_| Problem::new(ProblemKind::RolledBack));
+        Self { class: Class::Release, record: Answer::none(), reply }
+    }
+
+    /// Whether the business said no: that is kept as the answer, and is no success.
+    fn is_refusal(&self) -> bool {
+        let failed = |status: StatusCode| status.is_client_error() || status.is_server_error();
+        self.class == Class::Keep && self.reply.as_ref().is_ok_and(|response| failed(response.status()))
     }
 }
 
@@ -141,10 +156,14 @@ impl Exchange {
             // The service failed without an answer.
             Ok(Err(error)) => (Heard::doubt(), Some(error)),
             Err(_) => {
-                tracing::error!(record = %self.id, "the handler panicked; the outcome is unknown");
+                tracing::error!(record = %self.id, "the handler panicked");
                 (Heard::doubt(), None)
             }
         };
+        let heard = if running.is_atomic() { heard.or_undone() } else { heard };
+        if heard.is_refusal() {
+            running.refused();
+        }
         let finished = running.end(heard.class, heard.record).await;
         match error {
             Some(error) => Err(error),

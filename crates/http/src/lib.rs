@@ -41,7 +41,6 @@ mod replay;
 mod routes;
 mod scope;
 mod service;
-mod unstoppable;
 
 pub use answer::StoredAnswer;
 pub use body::{RequestBody, ResponseBody};

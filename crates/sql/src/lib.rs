@@ -1,7 +1,63 @@
-//! Idempotency inside the business transaction, and the guards.
+//! [onlyonce](https://docs.rs/onlyonce) in your own database: MySQL 8 and MariaDB 10.6, PostgreSQL 14, SQLite, or newer.
+//!
+//! ```no_run
+//! # #[cfg(feature = "postgres")]
+//! # async fn open() -> Result<(), onlyonce_sql::OpenError> {
+//! use onlyonce_core::Idempotency;
+//! use onlyonce_sql::PostgresStore;
+//! let once = Idempotency::new(PostgresStore::builder("postgres://localhost/shop").migrate().open().await?);
+//! # Ok(()) }
+//! ```
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`SqlStore`] | records in a table, with leases judged by the clock of the database |
 //! | [`guard`] | one statement that tells done, duplicate, conflict, illegal and missing apart |
 
+// What only another database needs is not missed where that one is switched off.
+#![cfg_attr(
+    not(all(feature = "mysql", feature = "postgres", feature = "sqlite")),
+    allow(dead_code, unused_imports, unused_macros)
+)]
+
+mod builder;
+mod concern;
+mod dialect;
+mod fault;
 pub mod guard;
+mod inspect;
+mod link;
+mod migrate;
+mod open_error;
+mod quiet;
+mod row;
+mod statements;
+mod store;
+mod sweep;
+mod table;
+mod value;
+mod waiting;
+mod wakes;
+
+pub use builder::Builder;
+pub use concern::Concern;
+pub use dialect::Database;
+pub use open_error::OpenError;
+#[cfg(feature = "mysql")]
+pub use sqlx::MySql;
+#[cfg(feature = "postgres")]
+pub use sqlx::Postgres;
+#[cfg(feature = "sqlite")]
+pub use sqlx::Sqlite;
+pub use store::SqlStore;
+pub use sweep::Progress;
+
+/// Records in a MySQL or MariaDB.
+#[cfg(feature = "mysql")]
+pub type MySqlStore = SqlStore<MySql>;
+/// Records in a PostgreSQL.
+#[cfg(feature = "postgres")]
+pub type PostgresStore = SqlStore<Postgres>;
+/// Records in a file of SQLite.
+#[cfg(feature = "sqlite")]
+pub type SqliteStore = SqlStore<Sqlite>;

@@ -33,6 +33,8 @@
 //! 422: the key was used with another payload.
 //! ## handler-failed
 //! 500: the handler failed in a way that leaves doubt.
+//! ## rolled-back
+//! 500: the handler failed, and all that it did was undone with the record.
 //! ## store-unavailable
 //! 503: the store does not answer; nothing ran.
 //! ## record-unreadable
@@ -90,6 +92,8 @@ pub enum ProblemKind {
     PayloadMismatch,
     /// 500: the handler failed in a way that leaves doubt.
     HandlerFailed,
+    /// 500: the handler failed, and all that it did was undone with the record.
+    RolledBack,
     /// 503: the store does not answer; nothing ran.
     StoreUnavailable,
     /// 503: the record of this call can't be read; nothing ran.
@@ -115,7 +119,10 @@ impl Problem {
     pub(crate) fn new(kind: ProblemKind) -> Self {
         let retryable = matches!(
             kind,
-            ProblemKind::InProgress | ProblemKind::StoreUnavailable | ProblemKind::RequestTimeout
+            ProblemKind::InProgress
+                | ProblemKind::RolledBack
+                | ProblemKind::StoreUnavailable
+                | ProblemKind::RequestTimeout
         );
         let (why, record, retry_after, location) = (None, None, None, None);
         Self(Box::new(Content { kind, why, record, retry_after, retryable, location, members: Map::new() }))

@@ -12,7 +12,7 @@ pub(super) struct Text {
 
 impl ProblemKind {
     /// Every problem.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::KeyMissing,
         Self::KeyInvalid,
         Self::ScopeMissing,
@@ -28,6 +28,7 @@ impl ProblemKind {
         Self::RequestTooLarge,
         Self::PayloadMismatch,
         Self::HandlerFailed,
+        Self::RolledBack,
         Self::StoreUnavailable,
         Self::RecordUnreadable,
     ];
@@ -212,6 +213,15 @@ impl ProblemKind {
                     "请求中途失败",
                     "该请求可能已生效，也可能未生效，重试会得到同样的说明。请核实业务状态，或联系运维处理该记录。",
                 ),
+            ),
+            Self::RolledBack => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "rolled-back",
+                (
+                    "The request failed and was undone",
+                    "All that it had done was rolled back, so nothing was done. Repeat the request with the same key.",
+                ),
+                ("请求失败并已回滚", "该请求所做的一切均已回滚，本次未执行任何操作。请使用同一个键重试。"),
             ),
             Self::StoreUnavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -1,5 +1,6 @@
 //! Work that is finished even if nobody waits for it any more.
 
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -9,8 +10,8 @@ use tracing::{Instrument, Span};
 /// A future, within a span, that goes on in a task of its own when it is dropped half-way: a client that disconnects stops
 /// nothing.
 ///
-/// While somebody waits it is polled in place: a task for every request would cost more than the rest of the layer.
-pub(crate) struct Unstoppable<F: Future + Send + 'static>
+/// While somebody waits it is polled in place: a task for every call would cost more than the rest of the engine.
+pub struct Unstoppable<F: Future + Send + 'static>
 where
     F::Output: Send + 'static,
 {
@@ -23,7 +24,12 @@ impl<F: Future + Send + 'static> Unstoppable<F>
 where
     F::Output: Send + 'static,
 {
-    pub(crate) fn new(future: F, span: Span) -> Self {
+    /// Goes on with `future`, whatever happens to who waits.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    #[must_use]
+    pub fn new(future: F, span: Span) -> Self {
         Self { future: Some(Box::pin(future)), span, runtime: Handle::current() }
     }
 }
@@ -53,5 +59,14 @@ where
         if let Some(future) = self.future.take() {
             self.runtime.spawn(future.instrument(self.span.clone()));
         }
+    }
+}
+
+impl<F: Future + Send + 'static> fmt::Debug for Unstoppable<F>
+where
+    F::Output: Send + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unstoppable(..)")
     }
 }

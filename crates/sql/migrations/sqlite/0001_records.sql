@@ -1,0 +1,24 @@
+-- onlyonce, migration 1: one row a keyed call. Times are microseconds since 1970 by the clock of this machine.
+CREATE TABLE onlyonce_records (
+    id          BLOB    NOT NULL PRIMARY KEY, -- SHA-256 of scope, operation and key; never the key itself
+    status      INTEGER NOT NULL,             -- 0 in progress, 1 completed, 2 failed (may run again), 3 unknown
+    hash_rules  INTEGER NOT NULL,             -- the version of the rules by which the request was hashed
+    hash        BLOB    NOT NULL,             -- the hash of the request
+    fence       INTEGER NOT NULL,             -- rises with every attempt
+    attempts    INTEGER NOT NULL,
+    owner       BLOB    NOT NULL,             -- a nonce of the attempt
+    began_over  INTEGER NOT NULL,             -- 0 nothing, 1 a failed attempt, 2 one that ended without a word
+    lease_until INTEGER NOT NULL,
+    created_at  INTEGER NOT NULL,
+    settled_at  INTEGER NOT NULL,             -- 0 while in progress
+    expires_at  INTEGER NOT NULL,
+    route       BLOB    NOT NULL,             -- UTF-8
+    key_hash    BLOB    NOT NULL,             -- for searching
+    scope_hash  BLOB    NOT NULL,             -- for searching
+    answer      BLOB                          -- the answer, byte for byte
+);
+-- For the sweep.
+CREATE INDEX onlyonce_records_expiry ON onlyonce_records (expires_at);
+-- Which migrations there were.
+CREATE TABLE onlyonce_records_migrations (version INTEGER NOT NULL PRIMARY KEY);
+INSERT INTO onlyonce_records_migrations (version) VALUES (1);

@@ -1,0 +1,177 @@
+//! Settings of a store, and its opening.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce_core::{Clock, SystemClock};
+use sqlx::Pool;
+
+use crate::dialect::{Database, Dialect};
+use crate::link::Link;
+use crate::migrate::{self, Schema};
+use crate::open_error::OpenError;
+use crate::store::{Inner, SqlStore};
+use crate::table::{DEFAULT, Table};
+
+/// How to open a [`SqlStore`]; made by [`SqlStore::builder`] and [`SqlStore::from_pool`].
+///
+/// ```no_run
+/// # #[cfg(feature = "postgres")]
+/// # async fn open(pool: sqlx::PgPool) -> Result<(), onlyonce_sql::OpenError> {
+/// use onlyonce_sql::PostgresStore;
+/// let store = PostgresStore::from_pool(pool).schema("shop").table("calls").migrate().strict().open().await?;
+/// # Ok(()) }
+/// ```
+#[must_use]
+pub struct Builder<DB: Database> {
+    source: Source<DB>,
+    schema: Option<String>,
+    table: String,
+    max_connections: u32,
+    patience: Duration,
+    clock: Arc<dyn Clock>,
+    migrate: bool,
+    strict: bool,
+}
+
+enum Source<DB: Database> {
+    Url(String),
+    Pool(Pool<DB>),
+}
+
+impl<DB: Database> Builder<DB> {
+    pub(crate) fn url(url: String) -> Self {
+        Self::new(Source::Url(url))
+    }
+
+    pub(crate) fn pool(pool: Pool<DB>) -> Self {
+        Self::new(Source::Pool(pool))
+    }
+
+    fn new(source: Source<DB>) -> Self {
+        Self {
+            source,
+            schema: None,
+            table: DEFAULT.to_owned(),
+            max_connections: 10,
+            patience: Duration::from_secs(10),
+            clock: Arc::new(SystemClock),
+            migrate: false,
+            strict: false,
+        }
+    }
+
+    /// The table of the records; `onlyonce_records` by default. Lower-case letters, digits and underscores.
+    pub fn table(mut self, name: impl Into<String>) -> Self {
+        self.table = name.into();
+        self
+    }
+
+    /// The schema of the table (on MySQL: the database); that of the connection by default.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = Some(name.into());
+        self
+    }
+
+    /// How many connections a pool of its own may have; 10 by default. A pool of yours keeps its own.
+    pub fn max_connections(mut self, max: u32) -> Self {
+        self.max_connections = max;
+        self
+    }
+
+    /// How long to wait for the answer to a statement of lease mode; 10 s by default. After it a call may or may not have
+    /// happened, and the engine repeats it.
+    pub fn response_timeout(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The clock of SQLite, which has none that would do; the machine's own by default. MySQL and PostgreSQL use theirs.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Applies the migrations that are missing. Safe with many instances at once.
+    pub fn migrate(mut self) -> Self {
+        self.migrate = true;
+        self
+    }
+
+    /// Refuses a server that may lose what was committed (see [`Concern`](crate::Concern)), instead of a warning in the log.
+    pub fn strict(mut self) -> Self {
+        self.strict = true;
+        self
+    }
+
+    /// Connects, looks at the server and at the table.
+    ///
+    /// # Errors
+    /// See [`OpenError`], whose text says what to do.
+    pub async fn open(self) -> Result<SqlStore<DB>, OpenError> {
+        let table = Table::new(self.schema.as_deref(), &self.table).map_err(OpenError::Name)?;
+        let pool = match self.source {
+            Source::Pool(pool) => pool,
+            Source::Url(url) => connect::<DB>(&url, self.max_connections).await?,
+        };
+        let mut connection = pool.acquire().await.map_err(OpenError::Connect)?;
+        let look = DB::look(&mut connection).await.map_err(OpenError::Connect)?;
+        if let Some(why) = look.unusable {
+            return Err(OpenError::Unusable(why));
+        }
+        for concern in look.concerns {
+            if self.strict {
+                return Err(OpenError::Strict(concern));
+            }
+            tracing::warn!(database = DB::WORD, %concern, "records may be lost");
+        }
+        if self.migrate {
+            DB::migrate(&mut connection, &table).await.map_err(OpenError::Migrate)?;
+        }
+        check::<DB>(&mut connection, &table).await?;
+        drop(connection);
+        let link = Link {
+            statements: DB::statements(&table),
+            clock: self.clock,
+            flavour: look.flavour,
+            patience: self.patience,
+            pool: pool.clone(),
+        };
+        Ok(SqlStore { inner: Arc::new(Inner { link, wakes: DB::listen(&pool, &table) }) })
+    }
+}
+
+async fn connect<DB: Dialect>(url: &str, max_connections: u32) -> Result<Pool<DB>, OpenError> {
+    if !DB::PREFIXES.iter().any(|scheme| url.starts_with(scheme)) {
+        let schemes = DB::PREFIXES.join(" or ");
+        return Err(OpenError::Url(format!("a URL of {} begins with {schemes}", DB::WORD)));
+    }
+    let options = DB::options(url).map_err(OpenError::Connect)?;
+    let pool = DB::pool_options().max_connections(max_connections.max(1));
+    pool.connect_with(options).await.map_err(OpenError::Connect)
+}
+
+async fn check<DB: Dialect>(connection: &mut DB::Connection, table: &Table) -> Result<(), OpenError> {
+    let needed = DB::MIGRATIONS.len();
+    match migrate::schema::<DB>(connection, table).await.map_err(OpenError::Connect)? {
+        Schema::Missing => Err(OpenError::NotMigrated {
+            table: table.to_string(),
+            files: format!("crates/sql/migrations/{}", DB::WORD),
+        }),
+        Schema::At(version) if version < needed => Err(OpenError::OlderSchema {
+            table: table.to_string(),
+            missing: DB::MIGRATIONS.iter().skip(version).map(|(name, _)| *name).collect(),
+        }),
+        Schema::At(version) if version > needed => Err(OpenError::NewerSchema { table: table.to_string() }),
+        Schema::At(_) => Ok(()),
+    }
+}
+
+impl<DB: Database> fmt::Debug for Builder<DB> {
+    // Without URL and pool: they hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Builder");
+        shown.field("table", &self.table).field("strict", &self.strict).finish_non_exhaustive()
+    }
+}

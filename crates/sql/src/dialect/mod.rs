@@ -1,0 +1,299 @@
+//! What differs between the three databases: how statements are written and run, and what their errors mean.
+
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::time::Duration;
+
+use sqlx::pool::PoolOptions;
+use sqlx::{Connection, Pool, SqlStr, Transaction};
+
+use crate::statements::Statements;
+use crate::table::Table;
+use crate::value::Value;
+
+/// A database that records can live in: [`MySql`](sqlx::MySql), [`Postgres`](sqlx::Postgres) or
+/// [`Sqlite`](sqlx::Sqlite). Nobody else can implement it.
+pub trait Database: Dialect {}
+
+/// What a failed statement means to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// There is such a row.
+    Duplicate,
+    /// Others hold the row for longer than we wait.
+    Locked,
+    /// The transaction was chosen to give way, or could not be put in order: nothing of it is left.
+    GaveWay,
+    /// The table is not there.
+    NoTable,
+    /// This user may not write.
+    ReadOnly,
+    /// The claim that was to be settled is not in this transaction any more.
+    NoClaim,
+    /// A rule of the user's own tables, checked at commit.
+    Constraint,
+    /// What is sent is too large for the server.
+    TooLarge,
+    /// The connection ended, or the server ends.
+    Gone,
+    /// Anything else.
+    Other,
+}
+
+/// The times that a transaction is begun with.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// How long to wait for a row that others hold.
+    pub lock: Duration,
+    /// How long the server lets the transaction be idle.
+    pub idle: Duration,
+}
+
+/// What happened to some rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Done {
+    pub(crate) rows: u64,
+    pub(crate) last_id: u64,
+}
+
+/// What differs between the databases. Not for use outside of this crate.
+#[doc(hidden)]
+pub trait Dialect: sqlx::Database + Sized {
+    /// How it is called in errors.
+    const WORD: &'static str;
+    /// What a URL begins with.
+    const PREFIXES: &'static [&'static str];
+    /// The shipped migrations, in their order: name and SQL.
+    const MIGRATIONS: &'static [(&'static str, &'static str)];
+    /// How bytes are written.
+    const HEX: (&'static str, &'static str);
+    /// Microseconds since 1970 by the server's clock; `None` where they are bound as the last argument.
+    const NOW: Option<&'static str>;
+
+    /// What makes a narrow number a wide one, where the driver wants that.
+    const WIDE: &'static str = "";
+    /// What begins a transaction in which only we write.
+    const BEGIN: &'static str;
+    /// What a claim that failed leaves to be put right on its connection.
+    const AFTERWARDS: Option<&'static str> = None;
+    /// How many transactions may be open at a time, if that does not depend on the pool.
+    const WRITERS: Option<usize> = None;
+
+    fn statements(table: &Table) -> Statements;
+    /// Writes the place of an argument (from 1).
+    fn place(sql: &mut String, number: usize);
+    /// A pool of our own for this URL.
+    fn options(url: &str) -> Result<<Self::Connection as Connection>::Options, sqlx::Error>;
+    fn pool_options() -> PoolOptions<Self>;
+
+    fn rows(
+        connection: &mut Self::Connection,
+        sql: SqlStr,
+        arguments: Vec<Value>,
+    ) -> impl Future<Output = Result<Vec<Self::Row>, sqlx::Error>> + Send;
+    fn run(
+        connection: &mut Self::Connection,
+        sql: SqlStr,
+        arguments: Vec<Value>,
+    ) -> impl Future<Output = Result<Done, sqlx::Error>> + Send;
+    /// Statements without arguments, sent as one; what they return is left out.
+    fn raw(
+        connection: &mut Self::Connection,
+        sql: SqlStr,
+    ) -> impl Future<Output = Result<Done, sqlx::Error>> + Send;
+    fn int(row: &Self::Row, column: usize) -> Result<i64, sqlx::Error>;
+    fn bytes(row: &Self::Row, column: usize) -> Result<Option<Vec<u8>>, sqlx::Error>;
+
+    fn meaning(error: &sqlx::Error) -> Meaning;
+
+    /// Inserts a record that is not there: its fence, or `None` if there is one. In a transaction the caller decides on
+    /// what follows; nothing else was done.
+    fn insert(
+        connection: &mut Self::Connection,
+        statements: &Statements,
+        arguments: Vec<Value>,
+        inside: Inside,
+    ) -> impl Future<Output = Result<Option<i64>, sqlx::Error>> + Send;
+
+    /// What begins a transaction for a claim.
+    fn begin(flavour: Flavour, times: Times) -> String;
+
+    /// Settles the claim and commits, with as few round trips as the driver allows.
+    fn settle_and_commit(
+        transaction: Transaction<'static, Self>,
+        statements: &Statements,
+        arguments: Vec<Value>,
+    ) -> impl Future<Output = Result<(), Commit>> + Send;
+
+    /// What might break the promise, and which product this is.
+    fn look(connection: &mut Self::Connection) -> impl Future<Output = Result<Look, sqlx::Error>> + Send;
+
+    /// Applies the missing migrations; instances that start together do so one after the other.
+    fn migrate(
+        connection: &mut Self::Connection,
+        table: &Table,
+    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+
+    /// Whether a migration failed because it was applied before.
+    fn was_there(_: &sqlx::Error) -> bool {
+        false
+    }
+
+    /// Listens for changes, where the database can tell.
+    fn listen(_: &Pool<Self>, _: &Table) -> Option<crate::wakes::Wakes> {
+        None
+    }
+}
+
+/// Whether an insert stands alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inside {
+    /// It commits by itself.
+    Alone,
+    /// It is the first statement of a transaction.
+    Transaction,
+}
+
+/// Which product a server is, where that matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavour {
+    Usual,
+    MariaDb,
+}
+
+/// What a look at the server found.
+#[derive(Debug)]
+pub struct Look {
+    pub(crate) flavour: Flavour,
+    pub(crate) concerns: Vec<crate::Concern>,
+    /// Why it can't be used at all.
+    pub(crate) unusable: Option<String>,
+}
+
+/// Why a commit did not end well.
+#[derive(Debug)]
+pub enum Commit {
+    /// The claim is not in this transaction any more.
+    NoClaim,
+    /// The server said no: nothing of the transaction is left.
+    Refused(sqlx::Error),
+    /// Nobody heard what became of it.
+    Unheard(sqlx::Error),
+}
+
+impl Commit {
+    /// A failure before the commit was sent.
+    pub(crate) fn before<DB: Dialect>(error: sqlx::Error) -> Self {
+        match DB::meaning(&error) {
+            Meaning::NoClaim => Self::NoClaim,
+            _ => Self::Refused(error),
+        }
+    }
+
+    /// A failure of what may have committed.
+    pub(crate) fn during<DB: Dialect>(error: sqlx::Error) -> Self {
+        match DB::meaning(&error) {
+            Meaning::NoClaim => Self::NoClaim,
+            Meaning::Duplicate
+            | Meaning::Locked
+            | Meaning::GaveWay
+            | Meaning::Constraint
+            | Meaning::ReadOnly
+            | Meaning::NoTable
+            | Meaning::TooLarge => Self::Refused(error),
+            Meaning::Gone | Meaning::Other => Self::Unheard(error),
+        }
+    }
+}
+
+/// Settles by a statement of its own, then commits.
+pub(crate) async fn settle_then_commit<DB: Dialect>(
+    mut transaction: Transaction<'static, DB>,
+    statements: &Statements,
+    arguments: Vec<Value>,
+) -> Result<(), Commit> {
+    let settled = DB::run(&mut transaction, statements.settle.sql.clone(), arguments).await;
+    match settled {
+        Ok(Done { rows: 1, .. }) => transaction.commit().await.map_err(Commit::during::<DB>),
+        Ok(_) => Err(Commit::NoClaim),
+        Err(error) => Err(Commit::before::<DB>(error)),
+    }
+}
+
+/// Above this, an answer is bound to a statement of its own instead of being written out.
+pub(crate) const WRITTEN_OUT: usize = 16 << 10;
+
+pub(crate) fn size(arguments: &[Value]) -> usize {
+    let of = |value: &Value| match value {
+        Value::Bytes(bytes) | Value::MaybeBytes(Some(bytes)) => bytes.len(),
+        _ => 8,
+    };
+    arguments.iter().map(of).sum()
+}
+
+/// The functions that are written alike but compile only for a database by name.
+macro_rules! by_name {
+    ($connection:ty, $row:ty) => {
+        async fn rows(
+            connection: &mut $connection,
+            sql: sqlx::SqlStr,
+            arguments: Vec<crate::value::Value>,
+        ) -> Result<Vec<$row>, sqlx::Error> {
+            bind(sqlx::query(sql), arguments).fetch_all(connection).await
+        }
+
+        async fn run(
+            connection: &mut $connection,
+            sql: sqlx::SqlStr,
+            arguments: Vec<crate::value::Value>,
+        ) -> Result<crate::dialect::Done, sqlx::Error> {
+            bind(sqlx::query(sql), arguments).execute(connection).await.map(done)
+        }
+
+        async fn raw(
+            connection: &mut $connection,
+            sql: sqlx::SqlStr,
+        ) -> Result<crate::dialect::Done, sqlx::Error> {
+            sqlx::raw_sql(sql).execute(connection).await.map(done)
+        }
+
+        fn int(row: &$row, column: usize) -> Result<i64, sqlx::Error> {
+            sqlx::Row::try_get(row, column)
+        }
+
+        fn bytes(row: &$row, column: usize) -> Result<Option<Vec<u8>>, sqlx::Error> {
+            sqlx::Row::try_get(row, column)
+        }
+    };
+}
+
+macro_rules! bind_by_name {
+    ($database:ty) => {
+        type Query = sqlx::query::Query<'static, $database, <$database as sqlx::Database>::Arguments>;
+
+        fn bind(query: Query, arguments: Vec<crate::value::Value>) -> Query {
+            use crate::value::Value;
+            arguments.into_iter().fold(query, |query, value| match value {
+                Value::Int(number) => query.bind(number),
+                Value::MaybeInt(number) => query.bind(number),
+                Value::Bytes(bytes) => query.bind(bytes.to_vec()),
+                Value::MaybeBytes(bytes) => query.bind(bytes.map(|bytes| bytes.to_vec())),
+            })
+        }
+    };
+}
+
+pub(crate) use {bind_by_name, by_name};
+
+/// What a failure without a word from the database means.
+pub(crate) fn gone(error: &sqlx::Error) -> Meaning {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => Meaning::Gone,
+        _ => Meaning::Other,
+    }
+}

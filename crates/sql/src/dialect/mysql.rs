@@ -1,0 +1,190 @@
+//! MySQL 8 and MariaDB 10.6 or newer, with the SQL that both speak.
+
+use std::time::Duration;
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlQueryResult, MySqlRow};
+use sqlx::pool::PoolOptions;
+use sqlx::{ConnectOptions as _, MySql, SqlSafeStr as _, Transaction};
+
+use super::{
+    Commit, Dialect, Done, Flavour, Inside, Look, Meaning, Times, WRITTEN_OUT, bind_by_name, by_name,
+    settle_then_commit, size,
+};
+use crate::Concern;
+use crate::migrate;
+use crate::quiet::quiet;
+use crate::statements::{Parts, Statements, safe};
+use crate::table::Table;
+use crate::value::{Value, fill};
+
+bind_by_name!(MySql);
+
+fn done(result: MySqlQueryResult) -> Done {
+    Done { rows: result.rows_affected(), last_id: result.last_insert_id() }
+}
+
+impl super::Database for MySql {}
+
+impl Dialect for MySql {
+    const WORD: &'static str = "mysql";
+    const PREFIXES: &'static [&'static str] = &["mysql:", "mariadb:"];
+    const MIGRATIONS: &'static [(&'static str, &'static str)] = &[
+        ("0001_records.sql", include_str!("../../migrations/mysql/0001_records.sql")),
+        ("0002_console.sql", include_str!("../../migrations/mysql/0002_console.sql")),
+    ];
+    const HEX: (&'static str, &'static str) = ("x'", "'");
+    const BEGIN: &'static str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION";
+    const AFTERWARDS: Option<&'static str> = Some("SET SESSION innodb_lock_wait_timeout = DEFAULT");
+    // In UTC, because an hour of the session's time zone may come twice.
+    const NOW: Option<&'static str> = Some("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))");
+
+    fn statements(table: &Table) -> Statements {
+        let parts = Parts {
+            // LAST_INSERT_ID(…) sends the fence back with the reply. No ON DUPLICATE KEY UPDATE: the driver asks for found
+            // rows, so that an insert and a no-op would look the same.
+            insert: "INSERT INTO {table} (id, status, hash_rules, hash, fence, attempts, owner, began_over, lease_until, \
+                     created_at, settled_at, expires_at, route, key_hash, scope_hash) \
+                     VALUES ($1, 0, $2, $3, LAST_INSERT_ID({now}), 1, $4, 0, {now} + $5, {now}, 0, {now} + $6, $7, $8, $9)",
+            wake: String::new(),
+            skip_locked: "FOR UPDATE SKIP LOCKED",
+            listen: None,
+        };
+        Statements::new::<Self>(table, &parts)
+    }
+
+    fn place(sql: &mut String, _: usize) {
+        sql.push('?');
+    }
+
+    fn options(url: &str) -> Result<MySqlConnectOptions, sqlx::Error> {
+        let options: MySqlConnectOptions = url.parse()?;
+        Ok(options.disable_statement_logging())
+    }
+
+    fn pool_options() -> PoolOptions<Self> {
+        PoolOptions::new()
+    }
+
+    by_name!(MySqlConnection, MySqlRow);
+
+    fn meaning(error: &sqlx::Error) -> Meaning {
+        let sqlx::Error::Database(said) = error else {
+            return super::gone(error);
+        };
+        match said.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number) {
+            Some(1062) => Meaning::Duplicate,
+            Some(1205 | 3572) => Meaning::Locked,
+            // 3101: Galera and group replication, at commit.
+            Some(1213 | 3101) => Meaning::GaveWay,
+            Some(1146 | 1049) => Meaning::NoTable,
+            Some(1044 | 1142 | 1143 | 1290 | 1792 | 1836) => Meaning::ReadOnly,
+            Some(1242) => Meaning::NoClaim,
+            Some(1048 | 1216 | 1217 | 1451 | 1452 | 3819 | 4025) => Meaning::Constraint,
+            Some(1153 | 1301) => Meaning::TooLarge,
+            Some(1053 | 1077 | 1152 | 1158..=1161 | 1184 | 1317 | 1927 | 4031) => Meaning::Gone,
+            _ => Meaning::Other,
+        }
+    }
+
+    async fn insert(
+        connection: &mut MySqlConnection,
+        statements: &Statements,
+        arguments: Vec<Value>,
+        inside: Inside,
+    ) -> Result<Option<i64>, sqlx::Error> {
+        let inserted = match inside {
+            Inside::Alone => Self::run(connection, statements.insert.sql.clone(), arguments).await,
+            Inside::Transaction => {
+                let insert = fill(&statements.insert_template, |sql, n| arguments[n].write(sql, Self::HEX));
+                // The claim may wait for a moment only; the handler's own statements wait as they always do.
+                let sql = format!("{insert}; SET SESSION innodb_lock_wait_timeout = DEFAULT");
+                first(connection, sql).await
+            }
+        };
+        match inserted {
+            Ok(done) => Ok(i64::try_from(done.last_id).ok()),
+            Err(error) if Self::meaning(&error) == Meaning::Duplicate => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn begin(flavour: Flavour, times: Times) -> String {
+        let seconds = |span: Duration| span.as_millis().div_ceil(1000).clamp(1, 31_536_000);
+        let (lock, idle) = match flavour {
+            // MariaDB knows "not at all".
+            Flavour::MariaDb if times.lock < Duration::from_millis(100) => (0, "idle_transaction_timeout"),
+            Flavour::MariaDb => (seconds(times.lock), "idle_transaction_timeout"),
+            Flavour::Usual => (seconds(times.lock), "wait_timeout"),
+        };
+        format!(
+            "SET SESSION innodb_lock_wait_timeout = {lock}, SESSION {idle} = {}; \
+             SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
+            seconds(times.idle)
+        )
+    }
+
+    async fn settle_and_commit(
+        mut transaction: Transaction<'static, Self>,
+        statements: &Statements,
+        arguments: Vec<Value>,
+    ) -> Result<(), Commit> {
+        if size(&arguments) > WRITTEN_OUT {
+            return settle_then_commit(transaction, statements, arguments).await;
+        }
+        let settle = fill(&statements.settle_template, |sql, n| arguments[n].write(sql, Self::HEX));
+        // One message. If there is no claim to settle, the subquery with two rows ends it before the commit. The new
+        // transaction is empty, and is what the driver still believes to be in: it rolls that back when the connection
+        // returns to its pool, together with the look that it takes then anyway.
+        let sql = format!(
+            "{settle}; SET @onlyonce = IF(ROW_COUNT() = 1, 1, (SELECT 1 UNION ALL SELECT 2)); COMMIT AND CHAIN"
+        );
+        quiet(Self::raw(&mut transaction, safe(sql))).await.map(|_| ()).map_err(Commit::during::<Self>)
+    }
+
+    async fn look(connection: &mut MySqlConnection) -> Result<Look, sqlx::Error> {
+        let sql = "SELECT CAST(VERSION() AS BINARY), CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
+                   CAST(@@binlog_format AS BINARY), CAST(@@log_bin AS SIGNED)";
+        let rows = Self::rows(connection, sql.into_sql_str(), Vec::new()).await?;
+        let Some(row) = rows.first() else { return Err(sqlx::Error::RowNotFound) };
+        let text = |column| -> Result<String, sqlx::Error> {
+            Ok(String::from_utf8_lossy(&Self::bytes(row, column)?.unwrap_or_default()).into_owned())
+        };
+        let flavour = if text(0)?.contains("MariaDB") { Flavour::MariaDb } else { Flavour::Usual };
+        let mut concerns = Vec::new();
+        if Self::int(row, 1)? != 1 {
+            concerns.push(Concern::NotDurable("innodb_flush_log_at_trx_commit is not 1"));
+        }
+        let unusable = (Self::int(row, 3)? == 1 && text(2)? == "STATEMENT").then(|| {
+            "it writes its binary log by statement, which forbids the isolation level \"read committed\" that onlyonce \
+             needs: set binlog_format to ROW or MIXED"
+                .to_owned()
+        });
+        Ok(Look { flavour, concerns, unusable })
+    }
+
+    fn was_there(error: &sqlx::Error) -> bool {
+        let sqlx::Error::Database(said) = error else { return false };
+        said.try_downcast_ref::<MySqlDatabaseError>().is_some_and(|said| said.number() == 1061)
+    }
+
+    async fn migrate(connection: &mut MySqlConnection, table: &Table) -> Result<(), sqlx::Error> {
+        // Instances that start together migrate one after the other.
+        sqlx::query("SELECT GET_LOCK('onlyonce_migrate', 60)").execute(&mut *connection).await?;
+        let migrated = migrate::missing::<Self>(connection, table).await;
+        sqlx::query("SELECT RELEASE_LOCK('onlyonce_migrate')").execute(&mut *connection).await?;
+        migrated
+    }
+}
+
+/// What the first of several statements did.
+async fn first(connection: &mut MySqlConnection, sql: String) -> Result<Done, sqlx::Error> {
+    use futures_util::TryStreamExt as _;
+    let mut replies = sqlx::raw_sql(safe(sql)).fetch_many(connection);
+    let mut first = None;
+    while let Some(reply) = replies.try_next().await? {
+        if let sqlx::Either::Left(result) = reply {
+            first.get_or_insert_with(|| done(result));
+        }
+    }
+    first.ok_or(sqlx::Error::RowNotFound)
+}

@@ -1,0 +1,167 @@
+//! PostgreSQL 14 or newer.
+
+use std::fmt::Write as _;
+
+use sqlx::pool::PoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgQueryResult, PgRow};
+use sqlx::{ConnectOptions as _, Pool, Postgres, SqlSafeStr as _, Transaction};
+
+use super::{
+    Commit, Dialect, Done, Flavour, Inside, Look, Meaning, Times, WRITTEN_OUT, bind_by_name, by_name,
+    settle_then_commit, size,
+};
+use crate::Concern;
+use crate::migrate;
+use crate::quiet::quiet;
+use crate::statements::{Parts, Statements, safe};
+use crate::table::Table;
+use crate::value::{Value, fill};
+use crate::wakes::{self, Wakes};
+
+bind_by_name!(Postgres);
+
+fn done(result: PgQueryResult) -> Done {
+    Done { rows: result.rows_affected(), last_id: 0 }
+}
+
+impl super::Database for Postgres {}
+
+impl Dialect for Postgres {
+    const WORD: &'static str = "postgres";
+    const PREFIXES: &'static [&'static str] = &["postgres:", "postgresql:"];
+    const MIGRATIONS: &'static [(&'static str, &'static str)] = &[
+        ("0001_records.sql", include_str!("../../migrations/postgres/0001_records.sql")),
+        ("0002_console.sql", include_str!("../../migrations/postgres/0002_console.sql")),
+    ];
+    const HEX: (&'static str, &'static str) = (r"'\x", "'::bytea");
+    const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+    const NOW: Option<&'static str> = Some("(extract(epoch FROM clock_timestamp()) * 1000000)::bigint");
+
+    const WIDE: &'static str = "::bigint";
+
+    fn statements(table: &Table) -> Statements {
+        let channel = wakes::channel(table);
+        let parts = Parts {
+            // The clock is read once, for all the times of a record.
+            insert: "INSERT INTO {table} (id, status, hash_rules, hash, fence, attempts, owner, began_over, lease_until, \
+                     created_at, settled_at, expires_at, awaited, route, key_hash, scope_hash) \
+                     SELECT $1, 0, $2, $3, now, 1, $4, 0, now + $5, now, 0, now + $6, FALSE, $7, $8, $9 \
+                     FROM (SELECT {now} AS now) AS clock ON CONFLICT (id) DO NOTHING RETURNING fence",
+            // A message costs a lock of the whole server at commit: it is sent only for a record that somebody waits for.
+            wake: format!(
+                "RETURNING CASE WHEN awaited THEN pg_notify('{channel}', encode(id, 'hex')) IS NULL END"
+            ),
+            skip_locked: "FOR UPDATE SKIP LOCKED",
+            listen: Some(
+                "UPDATE {table} SET awaited = TRUE WHERE id = $1 AND fence = $2 AND status = 0 AND NOT awaited",
+            ),
+        };
+        Statements::new::<Self>(table, &parts)
+    }
+
+    fn place(sql: &mut String, number: usize) {
+        let _ = write!(sql, "${number}");
+    }
+
+    fn options(url: &str) -> Result<PgConnectOptions, sqlx::Error> {
+        let options: PgConnectOptions = url.parse()?;
+        Ok(options.options([("default_transaction_isolation", "read committed")]).disable_statement_logging())
+    }
+
+    fn pool_options() -> PoolOptions<Self> {
+        PoolOptions::new()
+    }
+
+    by_name!(PgConnection, PgRow);
+
+    fn meaning(error: &sqlx::Error) -> Meaning {
+        let sqlx::Error::Database(said) = error else {
+            return super::gone(error);
+        };
+        match said.code().as_deref() {
+            Some("23505") => Meaning::Duplicate,
+            Some("55P03") => Meaning::Locked,
+            Some("40001" | "40P01") => Meaning::GaveWay,
+            Some("42P01" | "3F000") => Meaning::NoTable,
+            Some("42501" | "25006") => Meaning::ReadOnly,
+            Some("22012") => Meaning::NoClaim,
+            // The transaction failed before, and the handler went on.
+            Some("25P02") => Meaning::Constraint,
+            Some("54000") => Meaning::TooLarge,
+            Some(code) if code.starts_with("23") => Meaning::Constraint,
+            Some(code) if code.starts_with("08") || code.starts_with("57") || code.starts_with("25P03") => {
+                Meaning::Gone
+            }
+            _ => Meaning::Other,
+        }
+    }
+
+    async fn insert(
+        connection: &mut PgConnection,
+        statements: &Statements,
+        arguments: Vec<Value>,
+        _: Inside,
+    ) -> Result<Option<i64>, sqlx::Error> {
+        let rows = Self::rows(connection, statements.insert.sql.clone(), arguments).await?;
+        rows.first().map(|row| Self::int(row, 0)).transpose()
+    }
+
+    fn begin(_: Flavour, times: Times) -> String {
+        format!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; \
+             SET LOCAL idle_in_transaction_session_timeout = {}",
+            times.lock.as_millis().max(1),
+            times.idle.as_millis().max(1)
+        )
+    }
+
+    async fn settle_and_commit(
+        mut transaction: Transaction<'static, Self>,
+        statements: &Statements,
+        arguments: Vec<Value>,
+    ) -> Result<(), Commit> {
+        if size(&arguments) > WRITTEN_OUT {
+            return settle_then_commit(transaction, statements, arguments).await;
+        }
+        let settle = fill(&statements.settle_template, |sql, n| arguments[n].write(sql, Self::HEX));
+        // One message. If there is no claim to settle, dividing by the number of rows ends it before the commit. The new
+        // transaction is empty, and is what the driver still believes to be in: it rolls that back when the connection
+        // returns to its pool, together with the look that it takes then anyway.
+        let sql = format!("WITH settled AS ({settle}) SELECT 1 / count(*) FROM settled; COMMIT AND CHAIN");
+        quiet(Self::raw(&mut transaction, safe(sql))).await.map(|_| ()).map_err(Commit::during::<Self>)
+    }
+
+    async fn look(connection: &mut PgConnection) -> Result<Look, sqlx::Error> {
+        let sql = "SELECT current_setting('synchronous_commit')::bytea, \
+                   current_setting('default_transaction_isolation')::bytea, current_setting('fsync')::bytea";
+        let rows = Self::rows(connection, sql.into_sql_str(), Vec::new()).await?;
+        let said = |column| -> Result<String, sqlx::Error> {
+            let found = rows.first().map(|row| Self::bytes(row, column)).transpose()?.flatten();
+            Ok(String::from_utf8_lossy(&found.unwrap_or_default()).into_owned())
+        };
+        let mut concerns = Vec::new();
+        if said(0)? == "off" || said(2)? == "off" {
+            concerns.push(Concern::NotDurable("synchronous_commit or fsync is off"));
+        }
+        let isolation = said(1)?;
+        let unusable = (isolation != "read committed").then(|| {
+            format!(
+                "its connections use the isolation level {isolation:?}, and onlyonce needs \"read committed\": set \
+                 default_transaction_isolation for them (in the connection options, or by ALTER ROLE)"
+            )
+        });
+        Ok(Look { flavour: Flavour::Usual, concerns, unusable })
+    }
+
+    async fn migrate(connection: &mut PgConnection, table: &Table) -> Result<(), sqlx::Error> {
+        // Each file is sent as one message, which is one transaction.
+        sqlx::query("SELECT pg_advisory_lock(7881411)").execute(&mut *connection).await?;
+        let migrated = migrate::missing::<Self>(connection, table).await;
+        sqlx::query("SELECT pg_advisory_unlock(7881411)").execute(&mut *connection).await?;
+        migrated
+    }
+
+    fn listen(pool: &Pool<Self>, table: &Table) -> Option<Wakes> {
+        Some(wakes::listen(pool.clone(), wakes::channel(table)))
+    }
+}

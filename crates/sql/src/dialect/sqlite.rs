@@ -1,0 +1,133 @@
+//! SQLite, in a file. It runs in this process, so this machine's clock is its clock.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use sqlx::pool::PoolOptions;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteQueryResult, SqliteRow,
+    SqliteSynchronous,
+};
+use sqlx::{ConnectOptions as _, SqlSafeStr as _, Sqlite, Transaction};
+
+use super::{
+    Commit, Dialect, Done, Flavour, Inside, Look, Meaning, Times, bind_by_name, by_name, settle_then_commit,
+};
+use crate::Concern;
+use crate::migrate;
+use crate::statements::{Parts, Statements};
+use crate::table::Table;
+use crate::value::Value;
+
+bind_by_name!(Sqlite);
+
+fn done(result: SqliteQueryResult) -> Done {
+    Done { rows: result.rows_affected(), last_id: 0 }
+}
+
+impl super::Database for Sqlite {}
+
+impl Dialect for Sqlite {
+    const WORD: &'static str = "sqlite";
+    const PREFIXES: &'static [&'static str] = &["sqlite:"];
+    const MIGRATIONS: &'static [(&'static str, &'static str)] = &[
+        ("0001_records.sql", include_str!("../../migrations/sqlite/0001_records.sql")),
+        ("0002_console.sql", include_str!("../../migrations/sqlite/0002_console.sql")),
+    ];
+    const HEX: (&'static str, &'static str) = ("x'", "'");
+    // Its own clock has milliseconds only, too few for fences that rise.
+    const BEGIN: &'static str = "BEGIN IMMEDIATE";
+    const NOW: Option<&'static str> = None;
+
+    // There is one writer at a time; a queue of ours is fairer than its busy handler.
+    const WRITERS: Option<usize> = Some(1);
+
+    fn statements(table: &Table) -> Statements {
+        let parts = Parts {
+            insert: "INSERT INTO {table} (id, status, hash_rules, hash, fence, attempts, owner, began_over, lease_until, \
+                     created_at, settled_at, expires_at, route, key_hash, scope_hash) \
+                     VALUES ($1, 0, $2, $3, {now}, 1, $4, 0, {now} + $5, {now}, 0, {now} + $6, $7, $8, $9) \
+                     ON CONFLICT (id) DO NOTHING RETURNING fence",
+            wake: String::new(),
+            skip_locked: "",
+            listen: None,
+        };
+        Statements::new::<Self>(table, &parts)
+    }
+
+    fn place(sql: &mut String, number: usize) {
+        let _ = write!(sql, "?{number}");
+    }
+
+    fn options(url: &str) -> Result<SqliteConnectOptions, sqlx::Error> {
+        let options: SqliteConnectOptions = url.parse()?;
+        Ok(options
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(Duration::from_secs(10))
+            .disable_statement_logging())
+    }
+
+    fn pool_options() -> PoolOptions<Self> {
+        PoolOptions::new()
+    }
+
+    by_name!(SqliteConnection, SqliteRow);
+
+    fn meaning(error: &sqlx::Error) -> Meaning {
+        let sqlx::Error::Database(said) = error else {
+            return super::gone(error);
+        };
+        let code: i32 = said.code().and_then(|code| code.parse().ok()).unwrap_or(0);
+        match (code, code & 0xff) {
+            (1555 | 2067, _) => Meaning::Duplicate,
+            // BUSY and LOCKED.
+            (_, 5 | 6) => Meaning::Locked,
+            (_, 8) => Meaning::ReadOnly,
+            (_, 18) => Meaning::TooLarge,
+            (_, 19) => Meaning::Constraint,
+            _ if said.message().contains("no such table") => Meaning::NoTable,
+            _ => Meaning::Other,
+        }
+    }
+
+    async fn insert(
+        connection: &mut SqliteConnection,
+        statements: &Statements,
+        arguments: Vec<Value>,
+        _: Inside,
+    ) -> Result<Option<i64>, sqlx::Error> {
+        let rows = Self::rows(connection, statements.insert.sql.clone(), arguments).await?;
+        rows.first().map(|row| Self::int(row, 0)).transpose()
+    }
+
+    fn begin(_: Flavour, _: Times) -> String {
+        // A transaction that reads first and writes later could not wait for its turn.
+        "BEGIN IMMEDIATE".to_owned()
+    }
+
+    async fn settle_and_commit(
+        transaction: Transaction<'static, Self>,
+        statements: &Statements,
+        arguments: Vec<Value>,
+    ) -> Result<(), Commit> {
+        settle_then_commit(transaction, statements, arguments).await
+    }
+
+    async fn look(connection: &mut SqliteConnection) -> Result<Look, sqlx::Error> {
+        let rows = Self::rows(connection, "PRAGMA synchronous".into_sql_str(), Vec::new()).await?;
+        let synchronous = rows.first().map(|row| Self::int(row, 0)).transpose()?.unwrap_or(2);
+        let mut concerns = Vec::new();
+        if synchronous < 2 {
+            concerns.push(Concern::NotDurable("PRAGMA synchronous is below FULL"));
+        }
+        Ok(Look { flavour: Flavour::Usual, concerns, unusable: None })
+    }
+
+    async fn migrate(connection: &mut SqliteConnection, table: &Table) -> Result<(), sqlx::Error> {
+        let mut transaction = sqlx::Connection::begin_with(connection, "BEGIN IMMEDIATE").await?;
+        migrate::missing::<Self>(&mut transaction, table).await?;
+        transaction.commit().await
+    }
+}

@@ -1,0 +1,106 @@
+//! What a failure left behind, and what to do about it.
+
+use std::error::Error;
+use std::fmt;
+
+use onlyonce_core::{ErrorKind, StoreError};
+
+use crate::dialect::{Dialect, Meaning};
+
+/// When a call failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Nothing was sent yet.
+    Before,
+    /// It may have been done.
+    During,
+}
+
+/// A failure with a hint; the cause is the driver's error.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    hint: String,
+    cause: sqlx::Error,
+}
+
+impl Fault {
+    /// A row that the driver can't read as what it should be.
+    pub(crate) fn unread(cause: sqlx::Error) -> Self {
+        Self { hint: "the row has other columns than the table of this release".into(), cause }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hint)
+    }
+}
+
+impl Error for Fault {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// The error of a call that failed.
+pub(crate) fn during<DB: Dialect>(call: &'static str, when: When, cause: sqlx::Error) -> StoreError {
+    let meaning = DB::meaning(&cause);
+    let kind = match (&cause, meaning) {
+        (sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed, _) => ErrorKind::Unavailable,
+        (_, Meaning::NoTable | Meaning::ReadOnly | Meaning::TooLarge | Meaning::Constraint) => {
+            ErrorKind::Rejected
+        }
+        (_, Meaning::Locked | Meaning::GaveWay | Meaning::Duplicate | Meaning::NoClaim) => {
+            ErrorKind::Unavailable
+        }
+        (sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_), _) => ErrorKind::Corrupt,
+        // What the server says no to, it has not done.
+        (sqlx::Error::Database(_), Meaning::Other) => ErrorKind::Unavailable,
+        (_, Meaning::Gone | Meaning::Other) if when == When::Before => ErrorKind::Unavailable,
+        (_, Meaning::Gone | Meaning::Other) => ErrorKind::Ambiguous,
+    };
+    let hint = hint::<DB>(&cause, meaning);
+    StoreError::new(kind, DB::WORD, call, Fault { hint, cause })
+}
+
+fn hint<DB: Dialect>(cause: &sqlx::Error, meaning: Meaning) -> String {
+    match (cause, meaning) {
+        (sqlx::Error::PoolTimedOut, _) => {
+            "all connections of the pool are in use; allow it more (max_connections), or keep transactions shorter".into()
+        }
+        (sqlx::Error::PoolClosed, _) => "the pool was closed".into(),
+        (_, Meaning::NoTable) => format!(
+            "the table of the records is not there: call migrate(), or apply migrations/{}/*.sql",
+            DB::WORD
+        ),
+        (_, Meaning::ReadOnly) => {
+            "this user may not write the table of the records: grant it SELECT, INSERT, UPDATE and DELETE".into()
+        }
+        (_, Meaning::Locked) if DB::WORD == "sqlite" => {
+            "another connection holds the write lock; a handler that writes through the pool instead of its Tx waits \
+             for itself"
+                .into()
+        }
+        (_, Meaning::Locked) => "others hold the row for longer than we wait".into(),
+        (_, Meaning::GaveWay) => "the transaction had to give way to another one; it may be repeated".into(),
+        (_, Meaning::TooLarge) => {
+            "the answer is larger than the server takes: store less, or raise its limit (max_allowed_packet)".into()
+        }
+        (_, Meaning::Constraint) => {
+            "the transaction broke a rule of the database and was rolled back as a whole".into()
+        }
+        _ => "the database failed".into(),
+    }
+}
+
+/// A record that can't be read.
+#[derive(Debug)]
+pub(crate) struct Damaged(pub(crate) &'static str);
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the record is damaged: {}", self.0)
+    }
+}
+
+impl Error for Damaged {}

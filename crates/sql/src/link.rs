@@ -1,0 +1,113 @@
+//! The way to the database: a connection, a statement, an answer in time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce_core::{Clock, Snapshot, StoreError};
+use sqlx::Pool;
+use sqlx::pool::PoolConnection;
+
+use crate::dialect::{Dialect, Done, Flavour};
+use crate::fault::{self, Fault, When};
+use crate::row::{self, Found, Unread};
+use crate::statements::{Statement, Statements};
+use crate::value::Value;
+
+/// What every call needs.
+#[derive(Debug)]
+pub(crate) struct Link<DB: Dialect> {
+    pub(crate) pool: Pool<DB>,
+    pub(crate) statements: Statements,
+    pub(crate) clock: Arc<dyn Clock>,
+    #[allow(dead_code, reason = "for transactions, which come next")]
+    pub(crate) flavour: Flavour,
+    /// How long a statement may take.
+    pub(crate) patience: Duration,
+}
+
+impl<DB: Dialect> Link<DB> {
+    pub(crate) async fn connection(&self, call: &'static str) -> Result<PoolConnection<DB>, StoreError> {
+        self.pool.acquire().await.map_err(|cause| fault::during::<DB>(call, When::Before, cause))
+    }
+
+    /// The arguments, with the time where the statement wants to be told.
+    pub(crate) fn timed(&self, statement: &Statement, mut arguments: Vec<Value>) -> Vec<Value> {
+        if statement.timed {
+            arguments.push(Value::Int(i64::try_from(self.clock.wall_micros()).unwrap_or(i64::MAX)));
+        }
+        arguments
+    }
+
+    /// Waits for an answer, but not for ever: a connection that owes one is not used again.
+    pub(crate) async fn in_time<T>(
+        &self,
+        call: &'static str,
+        connection: &mut PoolConnection<DB>,
+        answer: impl AsyncFnOnce(&mut DB::Connection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let failed = match tokio::time::timeout(self.patience, answer(connection)).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => error,
+            Err(_) => {
+                let late = format!("the database did not answer within {:?}", self.patience);
+                sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, late))
+            }
+        };
+        if !matches!(failed, sqlx::Error::Database(_)) {
+            connection.close_on_drop();
+        }
+        Err(fault::during::<DB>(call, When::During, failed))
+    }
+
+    /// One statement that changes rows.
+    pub(crate) async fn run(
+        &self,
+        call: &'static str,
+        statement: &Statement,
+        arguments: Vec<Value>,
+    ) -> Result<Done, StoreError> {
+        let arguments = self.timed(statement, arguments);
+        let mut connection = self.connection(call).await?;
+        let sql = statement.sql.clone();
+        self.in_time(call, &mut connection, async |connection| DB::run(connection, sql, arguments).await)
+            .await
+    }
+
+    /// One statement that reads rows.
+    pub(crate) async fn rows(
+        &self,
+        call: &'static str,
+        statement: &Statement,
+        arguments: Vec<Value>,
+    ) -> Result<Vec<DB::Row>, StoreError> {
+        let arguments = self.timed(statement, arguments);
+        let mut connection = self.connection(call).await?;
+        let sql = statement.sql.clone();
+        self.in_time(call, &mut connection, async |connection| DB::rows(connection, sql, arguments).await)
+            .await
+    }
+
+    /// The record, also an expired one.
+    pub(crate) async fn find(
+        &self,
+        call: &'static str,
+        id: &onlyonce_core::RecordId,
+    ) -> Result<Option<Found>, StoreError> {
+        let rows = self.rows(call, &self.statements.select, vec![row::id(id)]).await?;
+        rows.first().map(|row| read::<DB>(call, row)).transpose()
+    }
+}
+
+pub(crate) fn read<DB: Dialect>(call: &'static str, row: &DB::Row) -> Result<Found, StoreError> {
+    row::read::<DB>(row).map_err(|unread| match unread {
+        Unread::Driver(cause) => StoreError::corrupt(DB::WORD, call, Fault::unread(cause)),
+        Unread::Damaged(damaged) => StoreError::corrupt(DB::WORD, call, damaged),
+    })
+}
+
+/// The record as others may see it; an expired one is absent.
+pub(crate) fn snapshot(found: Option<Found>) -> Option<Snapshot> {
+    let found = found?;
+    let now = found.now.moment;
+    (!found.record.is_expired(now)).then(|| found.record.snapshot(now))
+}

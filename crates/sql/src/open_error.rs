@@ -1,0 +1,84 @@
+//! Why a store could not be opened.
+
+use std::error::Error;
+use std::fmt;
+
+use onlyonce_core::InputError;
+
+use crate::concern::Concern;
+
+/// Why a store could not be opened, and what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The name of the table or its schema can't be used.
+    Name(InputError),
+    /// The URL is not one of this database.
+    Url(String),
+    /// The database was not reached, or did not let us in.
+    Connect(sqlx::Error),
+    /// The table is not there.
+    NotMigrated {
+        /// The table.
+        table: String,
+        /// The folder of the SQL files that make it.
+        files: String,
+    },
+    /// The table was made by an older release.
+    OlderSchema {
+        /// The table.
+        table: String,
+        /// The migrations that are missing.
+        missing: Vec<&'static str>,
+    },
+    /// The table was made by a newer release.
+    NewerSchema {
+        /// The table.
+        table: String,
+    },
+    /// The server, or its settings, can't be used.
+    Unusable(String),
+    /// Refused by [`Builder::strict`](crate::Builder::strict).
+    Strict(Concern),
+    /// A migration failed.
+    Migrate(sqlx::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(_) => f.write_str("the table can't be called that"),
+            Self::Url(why) => f.write_str(why),
+            Self::Connect(_) => f.write_str("the database was not reached"),
+            Self::NotMigrated { table, files } => write!(
+                f,
+                "there is no table {table}: open the store with .migrate(), or apply the SQL files in {files}"
+            ),
+            Self::OlderSchema { table, missing } => write!(
+                f,
+                "the table {table} is of an older release: open the store with .migrate(), or apply {}",
+                missing.join(", ")
+            ),
+            Self::NewerSchema { table } => write!(
+                f,
+                "the table {table} is of a newer release: update this program before it writes to it"
+            ),
+            Self::Unusable(why) => write!(f, "the database can't be used: {why}"),
+            Self::Strict(concern) => write!(f, "refused, because the store is strict: {concern}"),
+            Self::Migrate(_) => f.write_str(
+                "the migration failed; the user needs the right to create tables, or somebody who has it applies the SQL \
+                 files",
+            ),
+        }
+    }
+}
+
+impl Error for OpenError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Name(cause) => Some(cause),
+            Self::Connect(cause) | Self::Migrate(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}

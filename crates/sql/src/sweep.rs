@@ -1,0 +1,90 @@
+//! Removing expired records: in small transactions, by primary key, beside any number of others who do the same.
+
+use onlyonce_core::StoreError;
+use sqlx::Connection as _;
+
+use crate::dialect::{Database, Dialect};
+use crate::link::Link;
+use crate::statements::safe;
+use crate::store::SqlStore;
+use crate::value::Value;
+
+/// How many records are removed by one transaction.
+const BATCH: u32 = 500;
+
+/// How far a purge is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// How many records were removed so far.
+    pub removed: u64,
+    /// How many by the last transaction.
+    pub last: u32,
+}
+
+impl<DB: Database> SqlStore<DB> {
+    /// Removes every expired record, and says after each small transaction how far it is. Never touches a record that
+    /// runs or is kept; may be stopped and repeated at any time, beside other instances that do the same.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "sqlite")]
+    /// # async fn purge(store: onlyonce_sql::SqliteStore) -> Result<(), onlyonce_core::StoreError> {
+    /// let removed = store.purge(|progress| println!("{} removed", progress.removed)).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the database fails; what was removed until then stays removed.
+    pub async fn purge(&self, mut tell: impl FnMut(Progress) + Send) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        loop {
+            let last = batch(self.link(), BATCH).await?;
+            removed += u64::from(last);
+            if last > 0 {
+                tell(Progress { removed, last });
+            }
+            if last < BATCH {
+                return Ok(removed);
+            }
+        }
+    }
+}
+
+/// Removes at most `limit` expired records.
+pub(crate) async fn batch<DB: Dialect>(link: &Link<DB>, limit: u32) -> Result<u32, StoreError> {
+    let mut removed = 0;
+    while removed < limit {
+        let wanted = BATCH.min(limit - removed);
+        let some = one_transaction(link, wanted).await?;
+        removed += some;
+        if some < wanted {
+            break;
+        }
+    }
+    Ok(removed)
+}
+
+async fn one_transaction<DB: Dialect>(link: &Link<DB>, limit: u32) -> Result<u32, StoreError> {
+    let mut connection = link.connection("sweep").await?;
+    let sweep = async |connection: &mut DB::Connection| {
+        let mut transaction = connection.begin_with(DB::BEGIN).await?;
+        let find = &link.statements.expired;
+        // Rows that others hold are theirs: they run, or sweep too.
+        let arguments = link.timed(find, vec![Value::Int(limit.into())]);
+        let rows = DB::rows(&mut transaction, find.sql.clone(), arguments).await?;
+        let mut ids = String::new();
+        for row in &rows {
+            ids.push(if ids.is_empty() { '(' } else { ',' });
+            Value::Bytes(DB::bytes(row, 0)?.unwrap_or_default().into()).write(&mut ids, DB::HEX);
+        }
+        if ids.is_empty() {
+            transaction.rollback().await?;
+            return Ok(0);
+        }
+        let now = i64::try_from(link.clock.wall_micros()).unwrap_or(i64::MAX).to_string();
+        let delete = link.statements.delete_template.replace("{now}", &now);
+        let removed = DB::raw(&mut transaction, safe(format!("{delete}{ids})"))).await?;
+        transaction.commit().await?;
+        Ok(u32::try_from(removed.rows).unwrap_or(u32::MAX))
+    };
+    link.in_time("sweep", &mut connection, sweep).await
+}
