@@ -13,7 +13,7 @@ use crate::summary::{self, Row};
 use crate::workspace::Workspace;
 
 /// Packages with measurements of their own, in `benches/`.
-const PACKAGES: &[&str] = &["onlyonce-store-embedded"];
+const PACKAGES: &[&str] = &["onlyonce-store-embedded", "onlyonce-store-redis"];
 
 /// Measures, prints each ratio beside its goal, and writes target/bench/summary.json.
 ///

@@ -2,8 +2,17 @@
 
 use std::fmt;
 
+/// Many digits at a time: ids are written on the path of every call, where a formatter for each byte would show.
 pub(crate) fn write(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for bytes in bytes.chunks(32) {
+        let mut digits = [0; 64];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        f.write_str(std::str::from_utf8(&digits[..bytes.len() * 2]).map_err(|_| fmt::Error)?)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn read<const N: usize>(text: &str) -> Option<[u8; N]> {

@@ -9,9 +9,11 @@ use redis::cluster_async::ClusterConnection;
 use redis::{Client, ConnectionInfo, RedisError};
 
 use crate::checks::{self, Checked};
+use crate::index::Swept;
 use crate::keys::Keys;
 use crate::link::{Cluster, Finder, Given, Link, Sentinels, Single};
 use crate::open_error::OpenError;
+use crate::replicas::Replicas;
 use crate::store::RedisStore;
 use crate::target::Target;
 use crate::wakes::Wakes;
@@ -31,6 +33,7 @@ pub struct Builder {
     response_timeout: Duration,
     connect_timeout: Duration,
     strict: bool,
+    replicas: Option<Replicas>,
 }
 
 enum Source {
@@ -53,7 +56,8 @@ impl Builder {
 
     fn new(source: Source) -> Self {
         let (response_timeout, connect_timeout) = (Duration::from_secs(2), Duration::from_secs(2));
-        Self { source, prefix: "onlyonce:".into(), response_timeout, connect_timeout, strict: false }
+        let prefix = "onlyonce:".into();
+        Self { source, prefix, response_timeout, connect_timeout, strict: false, replicas: None }
     }
 
     /// What the names of all keys begin with; `onlyonce:` by default. No braces. Two stores share records if they share
@@ -77,6 +81,20 @@ impl Builder {
         self
     }
 
+    /// Acknowledges a begin or a settlement only when `count` replicas have it (by `WAIT`), so that a failover to one of them
+    /// does not lose it. Off by default: it costs a second round trip, and the time of the slowest of those replicas.
+    ///
+    /// Where they do not have it within `patience`, the call is [`Ambiguous`](onlyonce_core::ErrorKind::Ambiguous): the engine
+    /// repeats it, then gives up on a begin (nothing runs, and what was written is given back), and goes on with a settlement in
+    /// the background. While replicas are missing, calls therefore take a few times `patience`, and nothing new runs.
+    ///
+    /// This narrows what a failover can lose and does not close it: a replica that was not among those can still be chosen.
+    /// Name as many as there are, or let the fence at the resource close the rest.
+    pub fn replicas(mut self, count: u32, patience: Duration) -> Self {
+        self.replicas = (count > 0).then_some(Replicas { count, patience });
+        self
+    }
+
     /// Refuses a server that may lose records (see [`Concern`](crate::Concern)), instead of a warning in the log.
     pub fn strict(mut self) -> Self {
         self.strict = true;
@@ -92,7 +110,9 @@ impl Builder {
     /// Nothing is left behind.
     pub async fn open(self) -> Result<RedisStore, OpenError> {
         let keys = Keys::new(self.prefix).ok_or(OpenError::Prefix)?;
-        let (connect, response) = (self.connect_timeout, self.response_timeout);
+        // A reply may have to wait until replicas were waited for.
+        let waited = self.replicas.map_or(Duration::ZERO, |replicas| replicas.patience);
+        let (connect, response) = (self.connect_timeout, self.response_timeout.saturating_add(waited));
         let (link, listeners, address) = match self.source {
             Source::Given(link) => (link, Vec::new(), "the given connection".to_owned()),
             Source::Url(url) => match Target::parse(&url)? {
@@ -125,7 +145,7 @@ impl Builder {
             Checked::Failed(fault) => not_reached(&address, fault.cause().clone()),
         })?;
         let wakes = Wakes::listen(listeners, keys.channel(), connect);
-        Ok(RedisStore { link, keys, wakes, address })
+        Ok(RedisStore { link, keys, wakes, replicas: self.replicas, swept: Swept::default(), address })
     }
 }
 

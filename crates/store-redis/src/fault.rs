@@ -47,6 +47,11 @@ impl Fault {
         }
     }
 
+    pub(crate) fn into_cause(self) -> RedisError {
+        let (Self::NotSent(cause) | Self::Sent(cause) | Self::Unclear(cause)) = self;
+        cause
+    }
+
     fn kind(&self) -> ErrorKind {
         let cause = self.cause();
         // Before version 7, the code of an error inside of a script is in its text.
@@ -64,8 +69,7 @@ impl Fault {
 
     pub(crate) fn during(self, call: &'static str) -> StoreError {
         let kind = self.kind();
-        let (Self::NotSent(cause) | Self::Sent(cause) | Self::Unclear(cause)) = self;
-        StoreError::new(kind, BACKEND, call, cause)
+        StoreError::new(kind, BACKEND, call, self.into_cause())
     }
 }
 

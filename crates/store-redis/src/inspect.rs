@@ -1,15 +1,16 @@
-//! Looking through the store. Redis has no order to page by, so that every page is one pass over all records (by SCAN, which
-//! lets others in between): for people and tools, not for the path of a call.
+//! Looking through the store. What needs a person is in the index. For the rest Redis has no order to page by, so that every
+//! page is one pass over all records (by SCAN, which lets others in between): for people and tools, not for the path of a call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use onlyonce_core::{
-    Cursor, ErrorKind, Filter, Inspect, Listed, Moment, Page, RecordId, StateKind, Store, StoreError,
+    Cursor, ErrorKind, Filter, Inspect, Listed, Page, RecordId, StateKind, Store, StoreError,
 };
 
 use crate::fault::BACKEND;
+use crate::index::Entry;
 use crate::store::RedisStore;
 
 /// How many records of a page are read at a time.
@@ -47,46 +48,61 @@ impl Inspect for RedisStore {
 
     async fn count(&self) -> Result<BTreeMap<StateKind, u64>, StoreError> {
         let mut counts = BTreeMap::new();
-        self.each_once("count", |_, kind, _| *counts.entry(kind).or_default() += 1).await?;
+        // 8 bytes of each id tell those that SCAN repeats.
+        let mut known = std::collections::HashSet::new();
+        let mut scan = self.scan().await.map_err(|fault| fault.during("count"))?;
+        while let Some(records) = scan.records().await.map_err(|fault| fault.during("count"))? {
+            for (id, record, now) in records {
+                let mut short = [0; 8];
+                short.copy_from_slice(&id.as_bytes()[..8]);
+                if known.insert(u64::from_ne_bytes(short)) {
+                    *counts.entry(record.snapshot(now).state.kind()).or_default() += 1;
+                }
+            }
+        }
         Ok(counts)
     }
 
+    /// By the index, so that it costs what is unsettled and not what is there.
     async fn lapsed(&self, limit: u32) -> Result<Vec<Listed>, StoreError> {
-        let mut oldest: BTreeSet<(Moment, RecordId)> = BTreeSet::new();
-        self.each_once("lapsed", |id, kind, created| {
-            if kind == StateKind::Lapsed {
-                oldest.insert((created, id));
+        let limit = limit as usize;
+        let unsettled = self.unsettled().await.map_err(|fault| fault.during("lapsed"))?;
+        let mut lapsed = Vec::new();
+        for entries in unsettled.chunks(AT_ONCE) {
+            if lapsed.len() >= limit {
+                break;
             }
-            if oldest.len() > limit as usize {
-                oldest.pop_last();
-            }
-        })
-        .await?;
-        let mut lapsed = self.read_all(oldest.into_iter().map(|(_, id)| id)).await?;
-        lapsed.retain(|listed| listed.snapshot.state.kind() == StateKind::Lapsed);
+            lapsed.extend(self.lapsed_of(entries).await?);
+        }
+        lapsed.truncate(limit);
         Ok(lapsed)
     }
 }
 
 impl RedisStore {
-    /// One pass in which each record is given once. It remembers 8 bytes of each id to know those that SCAN repeats.
-    async fn each_once(
-        &self,
-        call: &'static str,
-        mut each: impl FnMut(RecordId, StateKind, Moment) + Send,
-    ) -> Result<(), StoreError> {
-        let mut known = std::collections::HashSet::new();
-        let mut scan = self.scan().await.map_err(|fault| fault.during(call))?;
-        while let Some(records) = scan.records().await.map_err(|fault| fault.during(call))? {
-            for (id, record, now) in records {
-                let mut short = [0; 8];
-                short.copy_from_slice(&id.as_bytes()[..8]);
-                if known.insert(u64::from_ne_bytes(short)) {
-                    each(id, record.snapshot(now).state.kind(), record.created);
+    /// Which of these have lapsed, in this order. What is not there any more is taken out of the index.
+    async fn lapsed_of(&self, entries: &[Entry]) -> Result<Vec<Listed>, StoreError> {
+        let reads =
+            stream::iter(entries.iter().copied().map(|(_, id)| async move { (id, self.get(&id).await) }));
+        let mut reads = reads.buffered(AT_ONCE);
+        let mut lapsed = Vec::new();
+        while let Some((id, found)) = reads.next().await {
+            match found {
+                Ok(Some(snapshot)) if snapshot.state.kind() == StateKind::Lapsed => {
+                    lapsed.push(Listed { id, snapshot })
                 }
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    self.tidy(id).await.map_err(|fault| fault.during("lapsed"))?;
+                }
+                // One damaged value must not hide all others.
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    tracing::warn!(%id, "what is stored under the name of this record is none");
+                }
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(lapsed)
     }
 
     /// The records with these ids, in this order, without those that are gone by now.

@@ -12,7 +12,7 @@
 //! ```text
 //!  begin, renew, settle, get, forget ─▶ one script each, on one key ─▶ one round trip, one atomic step
 //!  changed ─▶ a note in the record that somebody waits ─▶ the script that changes it publishes ─▶ woken
-//!  list, count, lapsed ─▶ SCAN: a pass over all records
+//!  lapsed ─▶ an index of what is not settled, kept by the same scripts; list, count ─▶ SCAN: a pass over all records
 //! ```
 //!
 //! What it promises:
@@ -28,22 +28,25 @@
 //!   one that refuses a lower fence than it has seen closes the gap.
 //! - A fence can fall if a failover loses the record *and* the new primary's clock is behind.
 //! - Evicted records are lost records: [`Builder::strict`] refuses such a server, otherwise the log has a warning.
-//! - A server that is out of memory (`maxmemory` with `noeviction`) also refuses to settle what runs: leave it room.
+//! - A server that is out of memory (`maxmemory` with `noeviction`) refuses new calls, and still lets those that run settle.
 //!
-//! Costs to know: [`list`](onlyonce_core::Inspect::list), [`count`](onlyonce_core::Inspect::count) and
-//! [`lapsed`](onlyonce_core::Inspect::lapsed) pass over all keys of the database, a page as much as all pages. On a
-//! Cluster, a record whose slot moves during the pass may be left out; and a message to who waits goes to every node, which
-//! is why it is only sent for records that somebody waits for.
+//! Costs to know: [`list`](onlyonce_core::Inspect::list) and [`count`](onlyonce_core::Inspect::count) pass over all keys of
+//! the database, a page as much as all pages; on a Cluster, a record whose slot moves during the pass may be left out.
+//! [`lapsed`](onlyonce_core::Inspect::lapsed) reads the index, which is as long as what is not settled. On a Cluster, a message
+//! to who waits goes to every node, which is why it is only sent for records that somebody waits for; and while a slot moves,
+//! new calls of its records wait for the end of the move, up to 2.5 s.
 //!
-//! Features: `tls` for `rediss://`. Not there yet: `WAIT` for replicas.
+//! Features: `tls` for `rediss://`.
 
 mod builder;
 mod checks;
 mod fault;
+mod index;
 mod inspect;
 mod keys;
 mod link;
 mod open_error;
+mod replicas;
 mod reply;
 mod scan;
 mod script;

@@ -62,7 +62,7 @@ impl Scan<'_> {
         let mut commands = Pipeline::with_capacity(ids.len() + 1);
         commands.cmd("TIME");
         for id in &ids {
-            commands.add_command(beginning(&self.store.keys.record(id), BEGINNING));
+            commands.add_command(beginning(self.store.keys.record(id).record(), BEGINNING));
         }
         let replies = self.store.link.send_all_to(&node, &commands).await?;
         let mut replies = replies.into_iter();
@@ -90,7 +90,7 @@ impl Scan<'_> {
         }
         let value = match route_ends(&value) {
             Some(end) if end > value.len() && value.len() == BEGINNING => {
-                whole(&self.store.link, &self.store.keys.record(id), end).await?
+                whole(&self.store.link, self.store.keys.record(id).record(), end).await?
             }
             _ => value,
         };

@@ -13,9 +13,11 @@ use redis::cluster_async::ClusterConnection;
 
 use crate::builder::Builder;
 use crate::fault::Damaged;
+use crate::index::Swept;
 use crate::keys::Keys;
 use crate::link::Link;
 use crate::open_error::OpenError;
+use crate::replicas::Replicas;
 use crate::reply;
 use crate::script::{self, Script};
 use crate::stored;
@@ -34,6 +36,8 @@ pub struct RedisStore {
     pub(crate) link: Link,
     pub(crate) keys: Keys,
     pub(crate) wakes: Wakes,
+    pub(crate) replicas: Option<Replicas>,
+    pub(crate) swept: Swept,
     pub(crate) address: String,
 }
 
@@ -77,6 +81,23 @@ impl RedisStore {
         script.run(&self.link, &self.keys.record(id), arguments).await.map_err(|fault| fault.during(call))
     }
 
+    /// As [`run`](Self::run), and says how many replicas have it, if that matters.
+    async fn run_replicated(
+        &self,
+        script: &Script,
+        call: &'static str,
+        id: &RecordId,
+        arguments: &[&[u8]],
+    ) -> Result<(Value, Option<(&Replicas, u32)>), StoreError> {
+        let Some(replicas) = &self.replicas else {
+            return Ok((self.run(script, call, id, arguments).await?, None));
+        };
+        let names = self.keys.record(id);
+        let run = script.run_replicated(&self.link, &names, arguments, replicas).await;
+        let (reply, have) = run.map_err(|fault| fault.during(call))?;
+        Ok((reply, Some((replicas, have))))
+    }
+
     async fn settled(
         &self,
         script: &Script,
@@ -84,11 +105,7 @@ impl RedisStore {
         id: &RecordId,
         arguments: &[&[u8]],
     ) -> Result<Settled, StoreError> {
-        match self.run(script, call, id, arguments).await? {
-            Value::Int(1) => Ok(Settled::Applied),
-            Value::Int(0) => Ok(Settled::Lost),
-            _ => Err(Damaged("the reply is neither 0 nor 1").during(call)),
-        }
+        settled(&self.run(script, call, id, arguments).await?, call)
     }
 
     /// Whether the record is still as it was seen, and whether who waits for it will be woken.
@@ -96,6 +113,14 @@ impl RedisStore {
         let flag = |is: bool| if is { b"1" } else { b"0" };
         let arguments: [&[u8]; 3] = [&stored::fence(seen.fence), flag(seen.settled), flag(wake)];
         Ok(self.settled(&script::WAIT, "changed", id, &arguments).await? == Settled::Applied)
+    }
+}
+
+fn settled(reply: &Value, call: &'static str) -> Result<Settled, StoreError> {
+    match reply {
+        Value::Int(1) => Ok(Settled::Applied),
+        Value::Int(0) => Ok(Settled::Lost),
+        _ => Err(Damaged("the reply is neither 0 nor 1").during(call)),
     }
 }
 
@@ -111,8 +136,8 @@ impl fmt::Debug for RedisStore {
 impl Store for RedisStore {
     async fn begin(&self, id: &RecordId, claim: &Claim) -> Result<Begin, StoreError> {
         let (takeover, seen) = stored::takeover(claim);
-        let reply = self
-            .run(
+        let (reply, replicated) = self
+            .run_replicated(
                 &script::BEGIN,
                 "begin",
                 id,
@@ -127,7 +152,11 @@ impl Store for RedisStore {
                 ],
             )
             .await?;
-        reply::begun(reply).map_err(|damaged| damaged.during("begin"))
+        let begun = reply::begun(reply).map_err(|damaged| damaged.during("begin"))?;
+        if let (Begin::Acquired { .. }, Some((replicas, have))) = (&begun, replicated) {
+            replicas.reached(have, "begin")?;
+        }
+        Ok(begun)
     }
 
     async fn renew(
@@ -150,7 +179,12 @@ impl Store for RedisStore {
         let (verdict, answer) = stored::verdict(&how.verdict);
         let (fence, retain) = (stored::maybe_fence(attempt), stored::micros(how.retain));
         let arguments = [attempt.owner.as_bytes(), &fence[..], verdict, answer, retain.as_bytes()];
-        self.settled(&script::SETTLE, "settle", id, &arguments).await
+        let (reply, replicated) = self.run_replicated(&script::SETTLE, "settle", id, &arguments).await?;
+        let settled = settled(&reply, "settle")?;
+        if let (Settled::Applied, Some((replicas, have))) = (settled, replicated) {
+            replicas.reached(have, "settle")?;
+        }
+        Ok(settled)
     }
 
     async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
@@ -162,8 +196,9 @@ impl Store for RedisStore {
         self.settled(&script::FORGET, "forget", id, &[&stored::fence(seen)]).await
     }
 
-    /// Nothing to do: Redis removes expired records by itself.
+    /// Redis removes expired records by itself; what they leave in the index is taken out, of a few shards each time.
     async fn sweep(&self, _: u32) -> Result<u32, StoreError> {
+        self.tidy_some().await.map_err(|fault| fault.during("sweep"))?;
         Ok(0)
     }
 

@@ -37,7 +37,7 @@ async fn what_is_no_record_fails_its_key_as_corrupt_and_no_other() {
     let prefix = prefix();
     let store = open(url(), &prefix).await;
     let (list, text, short, good) = (id(), id(), id(), id());
-    let key = |id| format!("{prefix}{{{id}}}");
+    let key = |id| key(&prefix, id);
     let mut raw = raw().await;
     redis::cmd("RPUSH").arg(key(list)).arg("x").exec_async(&mut raw).await.unwrap();
     redis::cmd("SET").arg(key(text)).arg("y".repeat(500)).exec_async(&mut raw).await.unwrap();

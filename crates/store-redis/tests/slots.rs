@@ -51,7 +51,7 @@ async fn a_record_is_found_while_its_slot_moves_and_after() {
     let prefix = prefix();
     let store = open(cluster_url(), &prefix).await;
     let (moved, id) = (id(), id());
-    let key = |id| format!("{prefix}{{{id}}}");
+    let key = |id| key(&prefix, id);
     let mut primaries = primaries().await;
     let slot = ask(&mut primaries[0].connection, &["CLUSTER", "KEYSLOT", &key(moved)]).await;
     let number: u16 = slot.parse().unwrap();
@@ -64,7 +64,9 @@ async fn a_record_is_found_while_its_slot_moves_and_after() {
     ask(&mut to.connection, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from.name]).await;
     ask(&mut from.connection, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to.name]).await;
     let (host, port) = to.address.split_once(':').unwrap();
-    ask(&mut from.connection, &["MIGRATE", host, port, &key(moved), "0", "5000"]).await;
+    for key in [key(moved), index(&prefix, moved)] {
+        ask(&mut from.connection, &["MIGRATE", host, port, &key, "0", "5000"]).await;
+    }
 
     // The owner of the slot says ASK: the record is there already.
     assert_eq!(store.get(&moved).await.unwrap().unwrap().state.kind(), StateKind::Running);

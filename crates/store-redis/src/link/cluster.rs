@@ -8,16 +8,20 @@ use std::time::Duration;
 use redis::aio::ConnectionLike;
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo};
-use redis::{Cmd, ConnectionInfo, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
+use redis::cluster_routing::{MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
+use redis::{Arg, Cmd, ConnectionInfo, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 
-use super::Node;
+use super::{Node, pair};
 use crate::fault::Fault;
+use crate::replicas::Replicas;
 
 /// How often a command follows a redirection: one is normal while slots move, and a failover takes a few.
 const REDIRECTIONS: u32 = 5;
 /// How long to wait before the second of them; the driver learns the new slots meanwhile. Doubles.
 const PAUSE: Duration = Duration::from_millis(10);
+/// How often a command on a record and its index is tried while their slot moves and they are not in one place: for 2.5 s
+/// in all, in which a slot of tens of thousands of records has moved.
+const TRIES: u32 = 8;
 
 pub(crate) struct Cluster {
     connection: ClusterConnection,
@@ -42,19 +46,37 @@ impl Cluster {
     }
 
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Fault> {
-        let mut connection = self.connection.clone();
+        Ok(self.follow(command, None).await?.0)
+    }
+
+    pub(crate) async fn send_replicated(
+        &self,
+        command: &Cmd,
+        replicas: &Replicas,
+    ) -> Result<(Value, u32), Fault> {
+        self.follow(command, Some(replicas)).await
+    }
+
+    /// Sends, and sends again where the Cluster says.
+    async fn follow(&self, command: &Cmd, replicas: Option<&Replicas>) -> Result<(Value, u32), Fault> {
         let mut ask = None;
         for n in 0.. {
-            let reply = match ask.take() {
-                None => connection.req_packed_command(command).await.and_then(Value::extract_error),
-                Some(node) => self.ask(node, command).await,
+            let reply = match (ask.take(), replicas) {
+                (None, None) => {
+                    let reply = self.connection.clone().req_packed_command(command).await;
+                    reply.and_then(Value::extract_error).map(|reply| (reply, 0))
+                }
+                (asked, replicas) => self.send_to_one(command, asked, replicas).await,
             };
             let cause = match reply {
-                Ok(value) => return Ok(value),
-                Err(cause) if n == REDIRECTIONS => return Err(self.fault(cause)),
+                Ok(reply) => return Ok(reply),
                 Err(cause) => cause,
             };
             match cause.kind() {
+                ErrorKind::Server(ServerErrorKind::TryAgain) if n < TRIES => {
+                    tokio::time::sleep(PAUSE * (1 << n)).await;
+                }
+                _ if n >= REDIRECTIONS => return Err(self.fault(cause)),
                 ErrorKind::Server(ServerErrorKind::Ask) => ask = cause.redirect_node().and_then(address),
                 // Both mean that the map of slots is old. The driver has begun to read the new one.
                 ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::ReadOnly) => {
@@ -66,16 +88,32 @@ impl Cluster {
         Err(self.nowhere())
     }
 
-    /// Sends a command to the node that is just receiving the slot.
-    async fn ask(&self, (host, port): (String, u16), command: &Cmd) -> Result<Value, RedisError> {
-        let mut asking = Pipeline::with_capacity(2);
-        asking.cmd("ASKING").add_command(command.clone());
-        let to = SingleNodeRoutingInfo::ByAddress { host, port };
-        let replies = self.connection.clone().route_pipeline(asking, 0, 2, to).await?;
-        let [_, reply] = <[Value; 2]>::try_from(replies).map_err(|_| {
-            RedisError::from((ErrorKind::UnexpectedReturnType, "two replies to two commands"))
-        })?;
-        reply.extract_error()
+    /// Sends a command to the node that is just receiving the slot, if one is `asked`, and waits for replicas on the same
+    /// connection: a `WAIT` is about what its own connection wrote.
+    async fn send_to_one(
+        &self,
+        command: &Cmd,
+        asked: Option<(String, u16)>,
+        replicas: Option<&Replicas>,
+    ) -> Result<(Value, u32), RedisError> {
+        let mut commands = Pipeline::with_capacity(3);
+        let to = match asked {
+            None => SingleNodeRoutingInfo::SpecificNode(Route::with_key(key(command), SlotAddr::Master)),
+            Some((host, port)) => {
+                commands.cmd("ASKING");
+                SingleNodeRoutingInfo::ByAddress { host, port }
+            }
+        };
+        commands.add_command(command.clone());
+        if let Some(replicas) = replicas {
+            commands.add_command(replicas.wait());
+        }
+        let count = commands.len();
+        let mut replies = self.connection.clone().route_pipeline(commands, 0, count, to).await?;
+        if replicas.is_some() {
+            return pair(replies);
+        }
+        replies.pop().unwrap_or(Value::Nil).extract_error().map(|reply| (reply, 0))
     }
 
     pub(crate) async fn nodes(&self) -> Result<Vec<Node>, Fault> {
@@ -120,6 +158,14 @@ impl Cluster {
             return Fault::NotSent(cause);
         }
         Fault::Sent(cause)
+    }
+}
+
+/// The first key of a script.
+fn key(command: &Cmd) -> &[u8] {
+    match command.args_iter().nth(3) {
+        Some(Arg::Simple(key)) => key,
+        _ => &[],
     }
 }
 

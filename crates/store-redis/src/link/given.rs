@@ -3,7 +3,9 @@
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, Value};
 
+use super::pair;
 use crate::fault::Fault;
+use crate::replicas::Replicas;
 
 /// Clones of the user's connection.
 pub(crate) struct Given(Box<dyn Copies>);
@@ -28,6 +30,16 @@ impl Given {
         let reply = connection.req_packed_command(command).await;
         // A reconnecting connection does not say whether it had sent the command; `Sent` assumes that it had.
         reply.and_then(Value::extract_error).map_err(Fault::Sent)
+    }
+
+    pub(crate) async fn send_replicated(
+        &self,
+        command: &Cmd,
+        replicas: &Replicas,
+    ) -> Result<(Value, u32), Fault> {
+        let mut commands = Pipeline::with_capacity(2);
+        commands.add_command(command.clone()).add_command(replicas.wait());
+        pair(self.send_all(&commands).await?).map_err(Fault::Sent)
     }
 
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Fault> {

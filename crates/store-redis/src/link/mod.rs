@@ -6,9 +6,10 @@ mod given;
 mod sentinels;
 mod single;
 
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, Value};
 
 use crate::fault::Fault;
+use crate::replicas::{self, Replicas};
 
 pub(crate) use cluster::Cluster;
 pub(crate) use finder::Finder;
@@ -44,6 +45,19 @@ impl Link {
         }
     }
 
+    /// Sends a command that writes, and waits for replicas. Says how many of them have it.
+    pub(crate) async fn send_replicated(
+        &self,
+        command: &Cmd,
+        replicas: &Replicas,
+    ) -> Result<(Value, u32), Fault> {
+        match self {
+            Self::Single(single) => single.send_replicated(command, replicas).await,
+            Self::Cluster(cluster) => cluster.send_replicated(command, replicas).await,
+            Self::Given(given) => given.send_replicated(command, replicas).await,
+        }
+    }
+
     /// The servers that hold records.
     pub(crate) async fn nodes(&self) -> Result<Vec<Node>, Fault> {
         match self {
@@ -71,4 +85,13 @@ impl Link {
             (Self::Given(given), _) => given.send_all(commands).await,
         }
     }
+}
+
+/// The replies to a command and to the `WAIT` after it.
+fn pair(replies: Vec<Value>) -> Result<(Value, u32), RedisError> {
+    let mut last = replies.into_iter().rev();
+    let (Some(waited), Some(reply)) = (last.next(), last.next()) else {
+        return Err(RedisError::from((ErrorKind::UnexpectedReturnType, "a reply to every command")));
+    };
+    Ok((reply.extract_error()?, replicas::have(waited)?))
 }

@@ -2,6 +2,7 @@
 //!
 //! The driver's own reconnecting connection does not say whether a command was sent before it failed; this one does.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
 
 use super::Finder;
 use crate::fault::Fault;
+use crate::replicas::{self, Replicas};
 
 /// For so long after a failed attempt to connect, others fail with it instead of trying one after the other.
 const REST: Duration = Duration::from_millis(100);
@@ -25,8 +27,35 @@ pub(crate) struct Single {
     made: AtomicU64,
 }
 
-/// A connection and its number.
-type Current = (u64, MultiplexedConnection);
+/// A connection, its number, and what is known of its replicas.
+type Current = (u64, MultiplexedConnection, Arc<Acknowledged>);
+
+/// What replicas have of the writes on one connection. One `WAIT` speaks for all writes before it, so that callers who come
+/// while one is under way share the next.
+#[derive(Default)]
+struct Acknowledged {
+    /// How many writes were answered.
+    answered: AtomicU64,
+    /// How many of them the last `WAIT` spoke for, and how many replicas had them.
+    last: tokio::sync::Mutex<(u64, u32)>,
+}
+
+impl Acknowledged {
+    /// How many replicas have the write that was just answered on this connection.
+    async fn wait(
+        &self,
+        connection: &mut MultiplexedConnection,
+        replicas: &Replicas,
+    ) -> Result<u32, RedisError> {
+        let own = self.answered.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut last = self.last.lock().await;
+        if last.0 < own {
+            let all = self.answered.load(Ordering::SeqCst);
+            *last = (all, replicas::have(connection.req_packed_command(&replicas.wait()).await?)?);
+        }
+        Ok(last.1)
+    }
+}
 
 impl Single {
     pub(crate) fn new(finder: Finder, connect: Duration, response: Duration) -> Self {
@@ -42,13 +71,30 @@ impl Single {
     }
 
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Fault> {
-        let (number, mut connection) = self.connection().await.map_err(Fault::NotSent)?;
+        let (number, mut connection, _) = self.connection().await.map_err(Fault::NotSent)?;
         let reply = connection.req_packed_command(command).await.and_then(Value::extract_error);
         reply.map_err(|cause| self.failed(number, cause))
     }
 
+    pub(crate) async fn send_replicated(
+        &self,
+        command: &Cmd,
+        replicas: &Replicas,
+    ) -> Result<(Value, u32), Fault> {
+        let (number, mut connection, acknowledged) = self.connection().await.map_err(Fault::NotSent)?;
+        let reply = connection.req_packed_command(command).await.and_then(Value::extract_error);
+        let reply = reply.map_err(|cause| self.failed(number, cause))?;
+        if !replicas::wrote(&reply) {
+            return Ok((reply, 0));
+        }
+        let have = acknowledged.wait(&mut connection, replicas).await;
+        // The write is there; of its replicas nothing is known.
+        let have = have.map_err(|cause| Fault::Unclear(self.failed(number, cause).into_cause()))?;
+        Ok((reply, have))
+    }
+
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Fault> {
-        let (number, mut connection) = self.connection().await.map_err(Fault::NotSent)?;
+        let (number, mut connection, _) = self.connection().await.map_err(Fault::NotSent)?;
         let replies = connection.req_packed_commands(commands, 0, commands.len()).await;
         replies.map_err(|cause| self.failed(number, cause))
     }
@@ -57,7 +103,7 @@ impl Single {
         // Also after a time-out: the other side may be gone without a word, and then nothing else would tell. And a primary
         // that became a replica keeps its connections; its name, or the Sentinels, may lead elsewhere by now.
         if cause.is_io_error() || cause.is_unrecoverable_error() || cause.code() == Some("READONLY") {
-            self.current.lock().take_if(|(current, _)| *current == number);
+            self.current.lock().take_if(|(current, ..)| *current == number);
         }
         Fault::Sent(cause)
     }
@@ -79,7 +125,8 @@ impl Single {
         match self.finder.connect(&self.config).await {
             Ok(connection) => {
                 *last_failure = None;
-                let current = (self.made.fetch_add(1, Ordering::Relaxed), connection);
+                let number = self.made.fetch_add(1, Ordering::Relaxed);
+                let current = (number, connection, Arc::default());
                 *self.current.lock() = Some(current.clone());
                 Ok(current)
             }

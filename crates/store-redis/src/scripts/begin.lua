@@ -10,7 +10,7 @@ if value then fence = math.max(now, unpack('>I8', value, 22) + 1) end
 if value and now < expires_at(value) then
   if is_running(value, now) and sub(value, 6, 21) == owner then
     -- A repeat, because the reply was lost: the same answer, and the lease counts anew.
-    write(KEYS[1], sub(value, 1, 41) .. pack('>I8', now + ARGV[3]) .. sub(value, 50))
+    rewrite(KEYS[1], sub(value, 1, 41) .. pack('>I8', now + ARGV[3]) .. sub(value, 50))
     local fence, attempts = unpack('>I8I4', value, 22)
     return { 1, fence, attempts, sub(value, 4, 4) }
   end
@@ -27,5 +27,5 @@ end
 
 local numbers = pack('>I8I4I8I8I8I8', fence, attempts, created, now + ARGV[3], 0, now + ARGV[4])
 if value then wake(KEYS[1], value) end
-write(KEYS[1], 'O\1R' .. over .. '0' .. owner .. numbers .. ARGV[2] .. ARGV[7])
+write(KEYS[1], KEYS[2], 'O\1R' .. over .. '0' .. owner .. numbers .. ARGV[2] .. ARGV[7])
 return { 1, fence, attempts, over }

@@ -4,7 +4,8 @@
 -- 42 lease until | 50 settled at | 58 expires | 66 payload | 99 key | 115 scope | 131 length of route | 135 route, answer
 --
 -- Numbers are big-endian; times are microseconds since 1970, which a Lua number holds exactly until the year 2255.
--- What is only compared stays bytes. A script writes at most once, and last: an error from it means that nothing was done.
+-- What is only compared stays bytes. A script writes its record at most once, and last: an error from it means that nothing
+-- was done to the record. KEYS[2] is the index of its shard: the ids of what is not settled, by when it was created.
 local sub, pack, unpack = string.sub, struct.pack, struct.unpack
 
 local function micros()
@@ -32,9 +33,21 @@ local function expires_at(value)
 end
 
 -- Redis removes the record by itself, in the millisecond after it has expired; until then the scripts treat it as absent.
-local function write(key, value)
-  local at = string.format('%.0f', math.floor(expires_at(value) / 1000) + 1)
-  redis.call('SET', key, value, 'PXAT', at)
+local function removal(value) return string.format('%.0f', math.floor(expires_at(value) / 1000) + 1) end
+
+-- A new attempt: refused when memory is full.
+local function write(key, index, value)
+  redis.call('ZADD', index, string.format('%.0f', (unpack('>I8', value, 34))), sub(key, -64))
+  redis.call('SET', key, value, 'PXAT', removal(value))
+end
+
+-- An attempt that there is already, also when memory is full: a script that has written something is not refused more.
+local function rewrite(key, value)
+  local at = removal(value)
+  if redis.pcall('SET', key, value, 'PXAT', at).err then
+    redis.call('PEXPIREAT', key, at)
+    redis.call('SET', key, value, 'PXAT', at)
+  end
 end
 
 local function belongs_to(value, owner, fence)
@@ -42,7 +55,7 @@ local function belongs_to(value, owner, fence)
 end
 
 -- Only if somebody waits for this record. A refusal (by an ACL, say) does not matter: who waits also looks by itself.
--- The key is prefix, brace, 64 digits, brace: see keys.rs for both names.
+-- The key is prefix, brace, shard, brace, 64 digits: see keys.rs for both names.
 local function wake(key, value)
-  if sub(value, 5, 5) == '1' then redis.pcall('PUBLISH', sub(key, 1, -67) .. 'changed', sub(key, -65, -2)) end
+  if sub(value, 5, 5) == '1' then redis.pcall('PUBLISH', sub(key, 1, -69) .. 'changed', sub(key, -64)) end
 end

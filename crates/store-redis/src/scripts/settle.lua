@@ -6,10 +6,13 @@ if not value or now >= expires_at(value) or not belongs_to(value, ARGV[1], ARGV[
 
 local answer_at = 135 + unpack('>I4', value, 131)
 if sub(value, 3, 3) ~= 'R' then
-  -- The same again is applied, and not kept longer for it.
-  return (sub(value, 3, 3) == ARGV[3] and sub(value, answer_at) == ARGV[4]) and 1 or 0
+  if sub(value, 3, 3) ~= ARGV[3] or sub(value, answer_at) ~= ARGV[4] then return 0 end
+  -- The same again is applied, and not kept longer for it. It is written again, so that replicas can be waited for.
+  rewrite(KEYS[1], value)
+  return 1
 end
 wake(KEYS[1], value)
-write(KEYS[1], 'O\1' .. ARGV[3] .. sub(value, 4, 4) .. '0' .. sub(value, 6, 49)
+if ARGV[3] ~= 'U' then redis.call('ZREM', KEYS[2], sub(KEYS[1], -64)) end
+rewrite(KEYS[1], 'O\1' .. ARGV[3] .. sub(value, 4, 4) .. '0' .. sub(value, 6, 49)
   .. pack('>I8I8', now, now + ARGV[5]) .. sub(value, 66, answer_at - 1) .. ARGV[4])
 return 1

@@ -1,6 +1,7 @@
 //! Where the servers are, and short words for what is done on them.
 #![allow(dead_code, reason = "not every file of tests uses all of it")]
 
+pub(crate) mod calls;
 pub(crate) mod servers;
 
 use std::time::Duration;
@@ -48,6 +49,22 @@ pub(crate) async fn raw() -> redis::aio::MultiplexedConnection {
 
 pub(crate) fn id() -> RecordId {
     RecordId::from_bytes(rand::random())
+}
+
+/// The name under which a record is stored: what a person would look for on the server.
+pub(crate) fn key(prefix: &str, id: RecordId) -> String {
+    format!("{}{id}", tag(prefix, id))
+}
+
+/// The name of the index of its shard.
+pub(crate) fn index(prefix: &str, id: RecordId) -> String {
+    format!("{}open", tag(prefix, id))
+}
+
+fn tag(prefix: &str, id: RecordId) -> String {
+    let (id, letters) = (id.as_bytes(), b"0123456789abcdefghijklmnopqrstuv");
+    let shard = usize::from(id[0]) * 4 + usize::from(id[1]) / 64;
+    format!("{prefix}{{{}{}}}", char::from(letters[shard / 32]), char::from(letters[shard % 32]))
 }
 
 pub(crate) fn claim() -> Claim {

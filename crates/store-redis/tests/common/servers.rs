@@ -16,6 +16,7 @@ pub(crate) struct Redis {
     arguments: Vec<String>,
     child: Option<Child>,
     folder: TempDir,
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Redis {
@@ -27,7 +28,19 @@ impl Redis {
     async fn start_at(port: u16, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-        let mut redis = Self { port, arguments, child: None, folder };
+        let mut redis = Self { port, arguments, child: None, folder, variables: Vec::new() };
+        redis.restart().await;
+        redis
+    }
+
+    /// One whose clock is behind by that much.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn start_behind(by: Duration, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let library = clock_library(folder.path());
+        let variables = vec![("LD_PRELOAD", library), ("BEHIND_SECONDS", by.as_secs().to_string())];
+        let mut redis = Self { port: free_port(0), arguments, child: None, folder, variables };
         redis.restart().await;
         redis
     }
@@ -64,7 +77,7 @@ impl Redis {
     /// Starts it again at the same port, with what is on its disk.
     pub(crate) async fn restart(&mut self) {
         self.kill();
-        let mut command = Command::new("redis-server");
+        let mut command = server();
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--logfile", "log"]);
         command.arg("--dir").arg(self.folder.path());
         if !self.arguments.iter().any(|word| word == "--appendonly") {
@@ -72,6 +85,7 @@ impl Redis {
         }
         command.args(["--save", "", "--repl-diskless-sync-delay", "0"]);
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         self.child = Some(command.spawn().expect("redis-server is installed"));
         until("redis-server answers", || self.says("ping", "PONG") || self.says("ping", "NOAUTH")).await;
     }
@@ -103,6 +117,13 @@ impl Drop for Redis {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A redis-server that ends with this process, however that ends.
+fn server() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "redis-server"]);
+    command
 }
 
 /// What the server at this port answers to a command.
@@ -145,7 +166,7 @@ impl Watched {
             self.servers[0].port,
         );
         std::fs::write(&file, text).unwrap();
-        let mut command = Command::new("redis-server");
+        let mut command = server();
         command.arg(file).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.sentinels.push((port, command.spawn().unwrap(), folder));
     }
@@ -243,6 +264,39 @@ pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
         assert!(clock.elapsed() < PATIENCE, "still not so: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// A library that puts the wall clock of a process back.
+#[cfg(target_os = "linux")]
+fn clock_library(folder: &std::path::Path) -> String {
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stdlib.h>
+        #include <sys/time.h>
+        #include <time.h>
+        static long behind(void) { const char *s = getenv("BEHIND_SECONDS"); return s ? atol(s) : 0; }
+        int gettimeofday(struct timeval *restrict t, void *restrict z) {
+            static int (*real)(struct timeval *, void *);
+            if (!real) real = dlsym(RTLD_NEXT, "gettimeofday");
+            int done = real(t, z);
+            if (!done && t) t->tv_sec -= behind();
+            return done;
+        }
+        int clock_gettime(clockid_t which, struct timespec *t) {
+            static int (*real)(clockid_t, struct timespec *);
+            if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+            int done = real(which, t);
+            if (!done && which == CLOCK_REALTIME) t->tv_sec -= behind();
+            return done;
+        }
+    "#;
+    let (file, library) = (folder.join("clock.c"), folder.join("clock.so"));
+    std::fs::write(&file, source).unwrap();
+    let built =
+        Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&file).arg("-ldl").status();
+    assert!(built.expect("cc is installed").success());
+    library.display().to_string()
 }
 
 /// A port that nobody listens on, nor on the one that is `also` higher.
