@@ -49,6 +49,7 @@ mod running;
 mod settings;
 mod state_machine;
 mod store;
+mod tiered;
 mod tracked;
 mod unstoppable;
 mod value;
@@ -76,4 +77,5 @@ pub use running::{Asking, Cleared, Finished, Prior, Recovery, Replay, Running, S
 pub use settings::{Intent, Settings};
 pub use state_machine::{StateMachine, Stored};
 pub use store::{Cursor, Filter, Inspect, Listed, Page, Store};
+pub use tiered::{LocalCache, NearCache, Tiered};
 pub use unstoppable::Unstoppable;

@@ -39,6 +39,7 @@
 //! Features: `tls` for `rediss://`.
 
 mod builder;
+mod cache;
 mod checks;
 mod fault;
 mod index;
@@ -57,6 +58,7 @@ mod waiting;
 mod wakes;
 
 pub use builder::Builder;
+pub use cache::RedisCache;
 pub use checks::Concern;
 pub use open_error::OpenError;
 pub use store::RedisStore;
