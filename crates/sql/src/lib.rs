@@ -22,6 +22,7 @@
 
 mod builder;
 mod concern;
+mod crash;
 mod dialect;
 mod fault;
 pub mod guard;
@@ -35,12 +36,14 @@ mod statements;
 mod store;
 mod sweep;
 mod table;
+mod tx;
 mod value;
 mod waiting;
 mod wakes;
 
 pub use builder::Builder;
 pub use concern::Concern;
+pub use crash::CrashPoint;
 pub use dialect::Database;
 pub use open_error::OpenError;
 #[cfg(feature = "mysql")]
@@ -51,6 +54,7 @@ pub use sqlx::Postgres;
 pub use sqlx::Sqlite;
 pub use store::SqlStore;
 pub use sweep::Progress;
+pub use tx::{InTransaction, NoTx, SameTransaction, Tx};
 
 /// Records in a MySQL or MariaDB.
 #[cfg(feature = "mysql")]

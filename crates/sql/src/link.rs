@@ -19,7 +19,6 @@ pub(crate) struct Link<DB: Dialect> {
     pub(crate) pool: Pool<DB>,
     pub(crate) statements: Statements,
     pub(crate) clock: Arc<dyn Clock>,
-    #[allow(dead_code, reason = "for transactions, which come next")]
     pub(crate) flavour: Flavour,
     /// How long a statement may take.
     pub(crate) patience: Duration,

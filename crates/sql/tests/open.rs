@@ -14,15 +14,6 @@ use onlyonce_sql::{MySql, OpenError, Postgres, SqlStore, Sqlite};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Executor as _};
 
-/// One test for each database.
-macro_rules! on_each {
-    ($($test:ident,)+) => {
-        mod mysql { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $test() { super::$test::<onlyonce_sql::MySql>().await; })+ }
-        mod postgres { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $test() { super::$test::<onlyonce_sql::Postgres>().await; })+ }
-        mod sqlite { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $test() { super::$test::<onlyonce_sql::Sqlite>().await; })+ }
-    };
-}
-
 on_each! {
     a_missing_table_says_how_to_migrate,
     migrating_is_safe_for_many_at_once_and_again,

@@ -110,12 +110,12 @@ impl Dialect for MySql {
 
     fn begin(flavour: Flavour, times: Times) -> String {
         let seconds = |span: Duration| span.as_millis().div_ceil(1000).clamp(1, 31_536_000);
-        let (lock, idle) = match flavour {
-            // MariaDB knows "not at all".
-            Flavour::MariaDb if times.lock < Duration::from_millis(100) => (0, "idle_transaction_timeout"),
-            Flavour::MariaDb => (seconds(times.lock), "idle_transaction_timeout"),
-            Flavour::Usual => (seconds(times.lock), "wait_timeout"),
+        let idle = match flavour {
+            Flavour::MariaDb => "idle_transaction_timeout",
+            // It has no time for idle transactions alone.
+            Flavour::Usual => "wait_timeout",
         };
+        let lock = seconds(times.lock);
         format!(
             "SET SESSION innodb_lock_wait_timeout = {lock}, SESSION {idle} = {}; \
              SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",

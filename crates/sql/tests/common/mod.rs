@@ -90,3 +90,100 @@ pub(crate) fn completed(answer: &'static str) -> Settlement {
     let verdict = Verdict::Completed(Answer(answer.into()));
     Settlement { verdict, retain: Duration::from_secs(600) }
 }
+
+/// A table of effects, and what is done to it inside of a transaction.
+#[async_trait::async_trait]
+pub(crate) trait Effects: Served {
+    async fn make(pool: &sqlx::Pool<Self>, table: &str);
+    async fn effect(connection: &mut Self::Connection, table: &str, key: &str);
+    async fn count(pool: &sqlx::Pool<Self>, table: &str, key: &str) -> i64;
+    /// How many keys have another number of effects than one.
+    async fn wrong(pool: &sqlx::Pool<Self>, table: &str) -> i64;
+    async fn say(connection: &mut Self::Connection, sql: &str);
+    async fn say_on(pool: &sqlx::Pool<Self>, sql: &str);
+}
+
+macro_rules! effects {
+    ($database:ty, $place:literal) => {
+        #[async_trait::async_trait]
+        impl Effects for $database {
+            async fn make(pool: &sqlx::Pool<Self>, table: &str) {
+                let sql =
+                    format!("CREATE TABLE effects_{table} (name VARCHAR(200) NOT NULL, PRIMARY KEY (name))");
+                // No key: a second effect must be seen, not refused.
+                let sql = sql.replace(", PRIMARY KEY (name)", "");
+                sqlx::query(sqlx::AssertSqlSafe(sql)).execute(pool).await.unwrap();
+            }
+
+            async fn effect(connection: &mut Self::Connection, table: &str, key: &str) {
+                let sql = format!(concat!("INSERT INTO effects_{} (name) VALUES (", $place, ")"), table);
+                sqlx::query(sqlx::AssertSqlSafe(sql)).bind(key.to_owned()).execute(connection).await.unwrap();
+            }
+
+            async fn count(pool: &sqlx::Pool<Self>, table: &str, key: &str) -> i64 {
+                let sql = format!(concat!("SELECT COUNT(*) FROM effects_{} WHERE name = ", $place), table);
+                let count = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(key.to_owned()).fetch_one(pool);
+                count.await.unwrap()
+            }
+
+            async fn wrong(pool: &sqlx::Pool<Self>, table: &str) -> i64 {
+                let each = format!("SELECT name FROM effects_{table} GROUP BY name HAVING COUNT(*) <> 1");
+                let sql = format!("SELECT COUNT(*) FROM ({each}) AS wrong");
+                sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(pool).await.unwrap()
+            }
+
+            async fn say(connection: &mut Self::Connection, sql: &str) {
+                sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(connection).await.unwrap();
+            }
+
+            async fn say_on(pool: &sqlx::Pool<Self>, sql: &str) {
+                sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(pool).await.unwrap();
+            }
+        }
+    };
+}
+
+effects!(MySql, "?");
+effects!(Postgres, "$1");
+effects!(Sqlite, "?");
+
+/// The error of calls in tests: an answer of the business, an accident, or no answer.
+#[derive(Debug)]
+pub(crate) enum No {
+    SoldOut,
+    Accident,
+    Refused(onlyonce_core::Refusal),
+}
+
+impl From<onlyonce_core::Refusal> for No {
+    fn from(refusal: onlyonce_core::Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl onlyonce_core::Classify for No {
+    fn classify(&self) -> onlyonce_core::Class {
+        match self {
+            Self::SoldOut => onlyonce_core::Class::Keep,
+            Self::Accident | Self::Refused(_) => onlyonce_core::Class::Unknown,
+        }
+    }
+
+    fn save(&self) -> Result<onlyonce_core::Bytes, onlyonce_core::codec::CodecError> {
+        Ok("sold out".into())
+    }
+
+    fn revive(_: onlyonce_core::Bytes) -> Result<Self, onlyonce_core::codec::CodecError> {
+        Ok(Self::SoldOut)
+    }
+}
+
+/// One test for each database.
+#[macro_export]
+macro_rules! on_each {
+    ($($test:ident,)+) => {
+        mod mysql { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $test() { super::$test::<onlyonce_sql::MySql>().await; })+ }
+        mod postgres { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $test() { super::$test::<onlyonce_sql::Postgres>().await; })+ }
+        mod sqlite { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $test() { super::$test::<onlyonce_sql::Sqlite>().await; })+ }
+    };
+}

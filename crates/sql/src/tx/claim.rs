@@ -1,0 +1,164 @@
+//! The claim: the first statement of the transaction, which every other call of the same key meets.
+
+use std::time::Duration;
+
+use onlyonce_core::machine::{self, Step};
+use onlyonce_core::{Begin, Claim, ErrorKind, Fence, Over, RecordId, Snapshot, State, StoreError};
+use sqlx::Transaction;
+
+use crate::crash::CrashPoint;
+use crate::dialect::{Database, Inside, Meaning, Times};
+use crate::fault::{self, When};
+use crate::link::Link;
+use crate::row;
+use crate::statements::safe;
+
+/// How often a claim is repeated that had to give way. Nothing was done yet, so that is safe.
+const REPEATS: u32 = 5;
+/// How often a record may move under a claim before it gives up.
+const ROUNDS: u32 = 8;
+/// The shortest wait for a row that others hold: they may be about to commit.
+const SHORTEST_LOCK: Duration = Duration::from_millis(50);
+
+/// How a claim ended.
+pub(super) enum Claimed<DB: Database> {
+    /// The record is ours, in this transaction.
+    Acquired { transaction: Transaction<'static, DB>, fence: Fence, attempt: u32, over: Over },
+    /// Somebody was there before.
+    Taken(Snapshot),
+    /// Somebody who has not committed yet holds the record.
+    Held,
+}
+
+/// What a claim asks for.
+pub(super) struct Ask<'a> {
+    pub(super) id: &'a RecordId,
+    pub(super) claim: &'a Claim,
+    /// How long to wait for others.
+    pub(super) wait: Duration,
+    /// How long the server lets the transaction be idle.
+    pub(super) idle: Duration,
+}
+
+enum Tried<DB: Database> {
+    Done(Claimed<DB>),
+    /// The record moved.
+    Again,
+    /// The transaction had to give way.
+    GaveWay(sqlx::Error),
+}
+
+/// Claims the record. Never dropped half-way: the callers see to that.
+pub(super) async fn claim<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Claimed<DB>, StoreError> {
+    let mut repeats = 0;
+    for _ in 0..ROUNDS + REPEATS {
+        match round(link, ask).await? {
+            Tried::Done(claimed) => return Ok(claimed),
+            Tried::Again => {}
+            Tried::GaveWay(error) if repeats == REPEATS => {
+                return Err(fault::during::<DB>("claim", When::Before, error));
+            }
+            Tried::GaveWay(_) => {
+                repeats += 1;
+                let jitter = 0.5 + rand::random::<f64>();
+                tokio::time::sleep(Duration::from_millis(2 << repeats).mul_f64(jitter)).await;
+            }
+        }
+    }
+    Err(StoreError::new(ErrorKind::Busy, DB::WORD, "claim", "the record kept changing; retry"))
+}
+
+async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>, StoreError> {
+    let mut transaction = begin(link, ask).await?;
+    CrashPoint::Begun.pass();
+    let arguments = link.timed(&link.statements.insert, row::insert(ask.id, ask.claim));
+    match DB::insert(&mut transaction, &link.statements, arguments, Inside::Transaction).await {
+        Ok(Some(fence)) => {
+            CrashPoint::Claimed.pass();
+            let fence = Fence(fence.unsigned_abs());
+            return Ok(Tried::Done(Claimed::Acquired {
+                transaction,
+                fence,
+                attempt: 1,
+                over: Over::Nothing,
+            }));
+        }
+        Ok(None) => leave(transaction).await,
+        Err(error) => return failed(transaction, error).await,
+    }
+    // There is a record. It is judged without a lock: the failed insert may share one with others who would upgrade it too.
+    let Some(found) = link.find("claim", ask.id).await? else { return Ok(Tried::Again) };
+    let (next, begun) = match machine::begin(Some(&found.record), ask.claim, found.now) {
+        Step::Keep(Begin::Taken(snapshot)) => return Ok(Tried::Done(Claimed::Taken(snapshot))),
+        Step::Keep(Begin::Acquired { .. }) => return Ok(Tried::Again),
+        Step::Write(next, begun) => (next, begun),
+    };
+    let Begin::Acquired { fence, attempt, over } = begun else { return Ok(Tried::Again) };
+    let mut transaction = begin(link, ask).await?;
+    let arguments = row::take(ask.id, &found.record, &next);
+    match DB::run(&mut transaction, link.statements.take.sql.clone(), arguments).await {
+        Ok(done) if done.rows == 1 => {
+            if let Some(afterwards) = DB::AFTERWARDS {
+                let restored = DB::raw(&mut transaction, safe(afterwards.to_owned())).await;
+                restored.map_err(|error| fault::during::<DB>("claim", When::Before, error))?;
+            }
+            CrashPoint::Claimed.pass();
+            Ok(Tried::Done(Claimed::Acquired { transaction, fence, attempt, over }))
+        }
+        Ok(_) => {
+            leave(transaction).await;
+            Ok(Tried::Again)
+        }
+        Err(error) => failed(transaction, error).await,
+    }
+}
+
+/// Begins a transaction. A connection from the pool may have died there: nothing was done yet, so another one is tried.
+async fn begin<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Transaction<'static, DB>, StoreError> {
+    let times = Times { lock: ask.wait.max(SHORTEST_LOCK), idle: ask.idle };
+    let sql = safe(DB::begin(link.flavour, times));
+    // Without the pool's own look at the connection: what follows is a better one.
+    if let Ok(Some(transaction)) = link.pool.try_begin_with(sql.clone()).await {
+        return Ok(transaction);
+    }
+    let begun = link.pool.begin_with(sql).await;
+    begun.map_err(|error| fault::during::<DB>("claim", When::Before, error))
+}
+
+async fn failed<DB: Database>(
+    transaction: Transaction<'static, DB>,
+    error: sqlx::Error,
+) -> Result<Tried<DB>, StoreError> {
+    let meaning = DB::meaning(&error);
+    if meaning != Meaning::Gone {
+        leave(transaction).await;
+    }
+    match meaning {
+        Meaning::Locked => Ok(Tried::Done(Claimed::Held)),
+        Meaning::GaveWay => Ok(Tried::GaveWay(error)),
+        // Dead before it could be used: nothing was done.
+        Meaning::Gone => Ok(Tried::GaveWay(error)),
+        _ => Err(fault::during::<DB>("claim", When::Before, error)),
+    }
+}
+
+/// Rolls back, also what was undone by itself already. What fails here is rolled back by the server with the connection.
+pub(super) async fn leave<DB: Database>(mut transaction: Transaction<'static, DB>) {
+    if let Some(afterwards) = DB::AFTERWARDS {
+        let _ = DB::raw(&mut transaction, safe(afterwards.to_owned())).await;
+    }
+    let _ = transaction.rollback().await;
+}
+
+/// What may be said of a record that somebody holds who has not committed: that it runs, and nothing else.
+pub(super) fn held(claim: &Claim) -> Snapshot {
+    Snapshot {
+        state: State::Running { lease_left: claim.lease },
+        fence: Fence(0),
+        fingerprint: claim.fingerprint,
+        attempts: 1,
+        age: Duration::ZERO,
+        expires_in: claim.retain_unsettled,
+        label: claim.label.clone(),
+    }
+}
