@@ -13,7 +13,6 @@ use onlyonce_core::{
 use redis::Value;
 
 use crate::fault::Fault;
-use crate::script;
 use crate::store::RedisStore;
 
 /// A cache that takes longer is passed by.
@@ -84,10 +83,10 @@ impl NearCache for RedisCache {
     }
 
     async fn get(&self, id: &RecordId) -> Option<Snapshot> {
-        let key = self.key(id);
-        let Value::Array(reply) = self.briefly(script::NEAR.run(&self.redis.link, &key, &[])).await? else {
-            return None;
-        };
+        // So short that it is sent whole.
+        let mut command = redis::cmd("EVAL");
+        command.arg(include_str!("scripts/near.lua")).arg(1).arg(self.key(id));
+        let Value::Array(reply) = self.briefly(self.redis.link.send(&command)).await? else { return None };
         let [Value::BulkString(value), Value::Int(left)] = &reply[..] else { return None };
         let left = Duration::from_millis(u64::try_from(*left).ok()?);
         // Damage, or the form of another release: the truth will say.

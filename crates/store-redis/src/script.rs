@@ -37,9 +37,6 @@ script!(FORGET, 2, "forget.lua");
 script!(WAIT, 1, "wait.lua");
 script!(TIDY, 2, "tidy.lua");
 
-/// It reads no record.
-pub(crate) static NEAR: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/near.lua")));
-
 impl Script {
     /// Runs on a record: one round trip.
     ///
