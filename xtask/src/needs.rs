@@ -37,6 +37,13 @@ pub(crate) const SERVERS: &[Need] = &[
         packages: &["postgresql-client"],
         why: "the private PostgreSQL is set up with it",
     },
+    Need {
+        program: "rabbitmq-server",
+        packages: &["rabbitmq-server"],
+        why: "tests run on a private RabbitMQ",
+    },
+    Need { program: "epmd", packages: &["erlang-base"], why: "the private RabbitMQ needs its own" },
+    Need { program: "nats-server", packages: &["nats-server"], why: "tests run on a private NATS" },
 ];
 
 /// What this machine lets us do.

@@ -38,9 +38,12 @@
 //!
 //! Features: `axum` (default) and `http` for the layer; `macros` (default) for [`macro@idempotent`] and
 //! [`derive(Classify)`](derive@Classify); `embedded` for a durable store on one machine; `redis` (and `redis-tls`) for a store
-//! that many processes share; `id` (and `id-redis`) for ids that do not collide; `mysql`, `postgres` and `sqlite` for the guards
+//! that many processes share; `id` (and `id-redis`) for ids that do not collide; `consumer-lapin`,
+//! `consumer-nats` and `consumer-kafka` for message consumers; `mysql`, `postgres` and `sqlite` for the guards
 //! in `sql`.
 
+#[cfg(feature = "consumer")]
+pub use onlyonce_consumer as consumer;
 #[cfg(feature = "http")]
 pub use onlyonce_http as http;
 #[cfg(feature = "id")]

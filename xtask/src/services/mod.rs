@@ -4,7 +4,9 @@
 //! and none is started.
 
 mod mariadb;
+mod nats;
 mod postgres;
+mod rabbitmq;
 mod redis;
 mod sentinel;
 mod server;
@@ -28,6 +30,7 @@ const PACKAGES: &[&str] = &[
     "onlyonce-store-redis",
     "onlyonce-sql",
     "onlyonce-id",
+    "onlyonce-consumer",
 ];
 
 /// Starts the servers that tests need, leaves them running, and prints the variables that name them.
@@ -85,29 +88,44 @@ impl Services {
             ("ONLYONCE_TEST_REDLOCK_URLS", redis::five),
             ("ONLYONCE_TEST_MYSQL_URL", mariadb::one),
             ("ONLYONCE_TEST_POSTGRES_URL", postgres::one),
+            ("ONLYONCE_TEST_AMQP_URL", rabbitmq::one),
+            ("ONLYONCE_TEST_NATS_URL", nats::one),
         ];
-        for &(variable, start) in kinds {
-            // What is given is passed on by itself, and not shown: it may hold a password.
-            if std::env::var_os(variable).is_some_and(|given| !given.is_empty()) {
-                println!("   {variable} is given");
-            } else {
-                services.start_one(variable, start, life)?;
-            }
+        // What is given is passed on by itself, and not shown: it may hold a password.
+        let given = |variable| std::env::var_os(variable).is_some_and(|given| !given.is_empty());
+        let (given, wanted): (Vec<_>, Vec<_>) = kinds.iter().partition(|(variable, _)| given(variable));
+        given.iter().for_each(|(variable, _)| println!("   {variable} is given"));
+        if !wanted.is_empty() {
+            needs::ensure(needs::SERVERS)?;
+            services.start_all(&wanted, life)?;
         }
         Ok(services)
     }
 
-    fn start_one(&mut self, variable: &'static str, start: Start, life: Life) -> Result<(), Failure> {
-        needs::ensure(needs::SERVERS)?;
-        let watch = Stopwatch::start();
-        let directory = match &self.directory {
-            Some(directory) => directory,
-            None => self.directory.insert(directory()?),
+    /// Starts them at the same time: most of a start is waiting. All that did start are kept, so that they are stopped if
+    /// one did not.
+    fn start_all(&mut self, kinds: &[(&'static str, Start)], life: Life) -> Result<(), Failure> {
+        let directory = self.directory.insert(directory()?).path();
+        let started: Vec<Started> = std::thread::scope(|scope| {
+            let start = |&(variable, start): &(_, Start)| {
+                scope.spawn(move || Started::new(variable, start, directory, life))
+            };
+            let threads: Vec<_> = kinds.iter().map(start).collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        });
+        let mut failure = if started.len() == kinds.len() {
+            Ok(())
+        } else {
+            Err(Failure::failed("starting a server panicked; what it said is above"))
         };
-        let url = start(&mut Starting { directory: directory.path(), life, servers: &mut self.servers })?;
-        println!("   {variable}={url} ({})", watch.shown());
-        self.variables.push((variable, url));
-        Ok(())
+        for Started { variable, url, servers } in started {
+            self.servers.extend(servers);
+            match url {
+                Ok(url) => self.variables.push((variable, url)),
+                Err(why) => failure = Err(Failure::failed(format!("{variable}: {why}"))),
+            }
+        }
+        failure
     }
 
     /// The command, told where the servers are.
@@ -149,6 +167,25 @@ impl Starting<'_> {
         std::fs::create_dir(&folder)
             .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
         Ok(folder)
+    }
+}
+
+/// What came of starting servers of one kind.
+struct Started {
+    variable: &'static str,
+    url: Result<String, Failure>,
+    servers: Vec<Server>,
+}
+
+impl Started {
+    fn new(variable: &'static str, start: Start, directory: &std::path::Path, life: Life) -> Self {
+        let watch = Stopwatch::start();
+        let mut servers = Vec::new();
+        let url = start(&mut Starting { directory, life, servers: &mut servers });
+        if let Ok(url) = &url {
+            println!("   {variable}={url} ({})", watch.shown());
+        }
+        Self { variable, url, servers }
     }
 }
 

@@ -1,8 +1,10 @@
 //! One server process.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -22,7 +24,19 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(program: &str, args: &[String], life: Life) -> Result<Self, Failure> {
-        Self::start_as(None, program, args, life)
+        Self::spawn(Command::new(program), args, life)
+    }
+
+    /// With these variables in its environment.
+    pub(super) fn start_in(
+        environment: &[(&str, String)],
+        program: &str,
+        args: &[String],
+        life: Life,
+    ) -> Result<Self, Failure> {
+        let mut command = Command::new(program);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        Self::spawn(command, args, life)
     }
 
     pub(super) fn start_as(
@@ -38,14 +52,20 @@ impl Server {
             // A folder that it may enter: this one may be closed to it.
             command.uid(user.uid).gid(user.gid).current_dir("/");
         }
+        Self::spawn(command, args, life)
+    }
+
+    fn spawn(mut command: Command, args: &[String], life: Life) -> Result<Self, Failure> {
         command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         #[cfg(unix)]
         if life == Life::Own {
             // Out of reach of a Ctrl-C in this terminal.
             std::os::unix::process::CommandExt::process_group(&mut command, 0);
         }
-        let child =
-            command.spawn().map_err(|error| Failure::failed(format!("{program} did not start: {error}")))?;
+        let child = command.spawn().map_err(|error| {
+            let program = command.get_program().to_string_lossy();
+            Failure::failed(format!("{program} did not start: {error}"))
+        })?;
         Ok(Self { pid: child.id(), child: Some(child), signal: None })
     }
 
@@ -112,29 +132,38 @@ impl User {
     }
 }
 
-/// A port that nobody listens on, nor on the one that is `also` higher.
+/// A port that nobody listens on, nor on the one that is `also` higher, and that was not given before: servers are started
+/// at the same time, and between this answer and their listening there is nobody on it.
 pub(super) fn free_port(also: u16) -> Result<u16, Failure> {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let listen = |port: u16| TcpListener::bind(("127.0.0.1", port));
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..1000 {
         let Ok(listener) = listen(0) else { continue };
         let Ok(port) = listener.local_addr().map(|address| address.port()) else { continue };
-        if also == 0 || port.checked_add(also).is_some_and(|other| listen(other).is_ok()) {
+        let second = port.checked_add(also);
+        let free = also == 0 || second.is_some_and(|other| listen(other).is_ok() && !given.contains(&other));
+        if free && given.insert(port) {
+            given.extend(second);
             return Ok(port);
         }
     }
     Err(Failure::failed("there is no free port on 127.0.0.1"))
 }
 
+/// All servers start at once, and RabbitMQ alone takes ten seconds of a quiet machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
 /// Asks until it is so.
 pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), Failure> {
     let watch = Stopwatch::start();
-    while watch.elapsed() < Duration::from_secs(30) {
+    while watch.elapsed() < PATIENCE {
         if is_so() {
             return Ok(());
         }
         sleep(Duration::from_millis(50));
     }
-    Err(Failure::failed(format!("after 30 s still not so: {what}")))
+    Err(Failure::failed(format!("after {PATIENCE:?} still not so: {what}")))
 }
 
 #[cfg(test)]

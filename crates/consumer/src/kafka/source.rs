@@ -1,0 +1,191 @@
+//! A task that receives, so that the group never thinks this member dead, and lanes from which messages are taken.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance, StreamConsumer};
+use rdkafka::error::KafkaResult;
+use rdkafka::message::{OwnedMessage, Timestamp};
+use rdkafka::producer::FutureProducer;
+use rdkafka::{ClientContext, Message as _, TopicPartitionList};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::Kafka;
+use super::delivery::{KafkaDelivery, not_before};
+use super::lanes::{Lanes, Place, Ticket};
+use crate::adapter::{Delivery, Plan, Source};
+
+/// Before receiving is tried again; the client itself reconnects with pauses of its own.
+const PAUSE: Duration = Duration::from_millis(500);
+
+type Load = Arc<OwnedMessage>;
+
+/// What is here of each partition, and who waits for it.
+#[derive(Clone)]
+pub(super) struct Desk {
+    lanes: Arc<Mutex<Lanes<Load>>>,
+    moved: Arc<Notify>,
+}
+
+impl Desk {
+    fn change<R>(&self, change: impl FnOnce(&mut Lanes<Load>) -> R) -> R {
+        let result = change(&mut self.lanes.lock());
+        self.moved.notify_waiters();
+        result
+    }
+
+    /// After the pause it may be taken again.
+    pub(super) fn back_after(&self, ticket: Ticket, pause: Duration) {
+        let desk = self.clone();
+        tokio::spawn(async move {
+            sleep(pause).await;
+            desk.change(|lanes| lanes.back(&ticket));
+        });
+    }
+
+    pub(super) fn hold(&self, ticket: &Ticket, failed: bool) {
+        self.change(|lanes| lanes.hold(ticket, failed));
+    }
+}
+
+/// Forgets what belongs to somebody else.
+pub(super) struct Turns(Desk);
+
+impl ClientContext for Turns {}
+
+impl ConsumerContext for Turns {
+    fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        if let Rebalance::Revoke(partitions) = rebalance {
+            for element in partitions.elements() {
+                let place = (element.topic().to_owned(), element.partition());
+                self.0.change(|lanes| lanes.revoke(&place));
+            }
+        }
+    }
+}
+
+/// What deliveries act with.
+pub(super) struct Hub {
+    consumer: StreamConsumer<Turns>,
+    pub(super) producer: FutureProducer,
+    pub(super) desk: Desk,
+    pub(super) dead: String,
+    pub(super) retry: Option<String>,
+}
+
+impl Hub {
+    /// It is done with: stores the offset up to which everything is.
+    pub(super) fn done(&self, ticket: &Ticket) -> KafkaResult<()> {
+        let (topic, partition) = &ticket.place;
+        let (store, resume) = self.desk.change(|lanes| lanes.done(ticket));
+        if resume {
+            self.consumer.resume(&only(&ticket.place))?;
+        }
+        match store {
+            Some(offset) => self.consumer.store_offset(topic, *partition, offset),
+            None => Ok(()),
+        }
+    }
+
+    async fn receive(&self) {
+        loop {
+            match self.consumer.recv().await {
+                Ok(message) => self.take_in(message.detach()),
+                Err(error) => {
+                    tracing::warn!(%error, "receiving from Kafka failed, will retry");
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn take_in(&self, message: OwnedMessage) {
+        let place = (message.topic().to_owned(), message.partition());
+        let offset = message.offset();
+        let early = not_before(&message).and_then(|then| {
+            let left = then - Timestamp::now().to_millis().unwrap_or(then);
+            u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_millis)
+        });
+        let (ticket, pause) =
+            self.desk.change(|lanes| lanes.add(&place, offset, early.is_some(), Arc::new(message)));
+        if let Some(early) = early {
+            self.desk.back_after(ticket, early);
+        }
+        if pause && let Err(error) = self.consumer.pause(&only(&place)) {
+            tracing::debug!(%error, "a full partition was not paused");
+        }
+    }
+}
+
+fn only((topic, partition): &Place) -> TopicPartitionList {
+    let mut list = TopicPartitionList::new();
+    list.add_partition(topic, *partition);
+    list
+}
+
+pub(super) struct KafkaSource {
+    hub: Arc<Hub>,
+    receiving: JoinHandle<()>,
+}
+
+impl KafkaSource {
+    pub(super) fn start(kafka: &Kafka, dead: String, plan: &Plan) -> KafkaResult<Self> {
+        let desk =
+            Desk { lanes: Arc::new(Mutex::new(Lanes::new(plan.batch))), moved: Arc::new(Notify::new()) };
+        let consumer: StreamConsumer<Turns> =
+            kafka.settings(plan).create_with_context(Turns(desk.clone()))?;
+        let mut topics = vec![kafka.topic.as_str()];
+        topics.extend(kafka.retry.as_deref());
+        consumer.subscribe(&topics)?;
+        let producer = kafka.publishing().create()?;
+        let hub = Arc::new(Hub { consumer, producer, desk, dead, retry: kafka.retry.clone() });
+        let receiver = Arc::clone(&hub);
+        let receiving = tokio::spawn(async move { receiver.receive().await });
+        Ok(Self { hub, receiving })
+    }
+}
+
+#[async_trait]
+impl Source for KafkaSource {
+    async fn next(&mut self) -> Box<dyn Delivery> {
+        loop {
+            let moved = self.hub.desk.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            let taken = self.hub.desk.lanes.lock().take();
+            if let Some((ticket, load, failures, deliveries)) = taken {
+                return Box::new(KafkaDelivery::new(
+                    Arc::clone(&self.hub),
+                    ticket,
+                    load,
+                    failures,
+                    deliveries,
+                ));
+            }
+            moved.await;
+        }
+    }
+
+    async fn stop(&mut self) {
+        self.hub.desk.change(Lanes::stop);
+    }
+
+    async fn close(self: Box<Self>) {
+        let Self { hub, receiving } = *self;
+        receiving.abort();
+        let _ = receiving.await;
+        // Both block: the commit, and leaving the group, which lets others have the partitions at once.
+        let leaving = tokio::task::spawn_blocking(move || {
+            if let Err(error) = hub.consumer.commit_consumer_state(CommitMode::Sync) {
+                tracing::debug!(%error, "nothing was committed at the end");
+            }
+            hub.consumer.unsubscribe();
+            drop(hub);
+        });
+        let _ = leaving.await;
+    }
+}

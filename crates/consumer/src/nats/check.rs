@@ -1,0 +1,132 @@
+//! What is looked at, or made, before the first message.
+
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::stream::{self, Stream};
+
+use super::{Jet, Nats};
+use crate::adapter::{BrokerError, Plan};
+use crate::start::StartError;
+
+impl Nats {
+    pub(super) async fn prepare(
+        &self,
+        jet: &Jet,
+        dead: &str,
+        plan: &Plan,
+    ) -> Result<(Stream, PullConsumer), StartError> {
+        if self.declare {
+            self.make(jet, dead).await?;
+        }
+        let stream = jet.get_stream(&self.stream).await.map_err(|error| {
+            StartError::Source(format!(
+                "the stream {} can't be used ({error}); make it, or say Nats::declare",
+                self.stream
+            ))
+        })?;
+        self.check_dead_letter(jet, dead).await?;
+        let consumer = self.durable_consumer(&stream, plan).await?;
+        Ok((stream, consumer))
+    }
+
+    async fn make(&self, jet: &Jet, dead: &str) -> Result<(), BrokerError> {
+        let subject = if self.subject.is_empty() { &self.stream } else { &self.subject };
+        for (name, subject) in
+            [(self.stream.clone(), subject.as_str()), (format!("{}-dead", self.stream), dead)]
+        {
+            let config =
+                stream::Config { name, subjects: vec![subject.to_owned()], ..stream::Config::default() };
+            jet.get_or_create_stream(config)
+                .await
+                .map_err(|error| BrokerError::new("make a stream", error))?;
+        }
+        Ok(())
+    }
+
+    /// A message published on a subject that no stream takes is gone.
+    async fn check_dead_letter(&self, jet: &Jet, dead: &str) -> Result<(), StartError> {
+        let taker = jet.stream_by_subject(dead).await.map_err(|error| {
+            StartError::DeadLetter(format!(
+                "no stream takes the dead letter {dead} of {} ({error}); make one, or say Nats::declare",
+                self.stream
+            ))
+        })?;
+        if taker == self.stream && (self.subject.is_empty() || covers(&self.subject, dead)) {
+            return Err(StartError::DeadLetter(format!(
+                "the dead letter {dead} is among the messages that are consumed from {}: poison would go round for ever",
+                self.stream
+            )));
+        }
+        Ok(())
+    }
+
+    async fn durable_consumer(&self, stream: &Stream, plan: &Plan) -> Result<PullConsumer, StartError> {
+        let name = match &self.durable {
+            Some(name) => name.clone(),
+            None => format!("{}-{}", plan.group, plan.handler).replace([' ', '.', '*', '>', '/', '\\'], "_"),
+        };
+        let wanted = pull::Config {
+            durable_name: Some(name.clone()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.ack_wait,
+            max_deliver: -1,
+            filter_subject: self.subject.clone(),
+            ..pull::Config::default()
+        };
+        let consumer: PullConsumer = stream
+            .get_or_create_consumer(&name, wanted)
+            .await
+            .map_err(|error| BrokerError::new("make the durable consumer", error))?;
+        let found = &consumer.cached_info().config;
+        if found.ack_policy != AckPolicy::Explicit {
+            return Err(StartError::Source(format!(
+                "the durable consumer {name} acks by itself; it needs the ack policy `explicit`"
+            )));
+        }
+        if found.max_deliver > 0 {
+            return Err(StartError::Source(format!(
+                "the durable consumer {name} gives up after {} deliveries and drops the message without a word; set max_deliver to -1, and Retries::limit decides when it goes to the dead letter",
+                found.max_deliver
+            )));
+        }
+        if found.filter_subject != self.subject {
+            return Err(StartError::Source(format!(
+                "the durable consumer {name} takes the subject {:?}, not {:?}; use another name",
+                found.filter_subject, self.subject
+            )));
+        }
+        Ok(consumer)
+    }
+}
+
+/// Whether a filter with wildcards takes this subject.
+fn covers(filter: &str, subject: &str) -> bool {
+    let (mut filter, mut subject) = (filter.split('.'), subject.split('.'));
+    loop {
+        match (filter.next(), subject.next()) {
+            (Some(">"), Some(_)) | (None, None) => return true,
+            (Some("*"), Some(_)) => {}
+            (Some(word), Some(other)) if word == other => {}
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::covers;
+
+    #[test]
+    fn wildcards_take_what_nats_says_they_take() {
+        for (filter, subject, taken) in [
+            ("orders.paid", "orders.paid", true),
+            ("orders.*", "orders.paid", true),
+            ("orders.*", "orders.paid.eu", false),
+            ("orders.>", "orders.paid.eu", true),
+            ("orders.>", "orders", false),
+            (">", "dead", true),
+            ("orders.paid", "orders.dead", false),
+        ] {
+            assert_eq!(covers(filter, subject), taken, "{filter} {subject}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One delivery, and what can be done with it.
+
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::{self, AckKind};
+use async_trait::async_trait;
+
+use super::Jet;
+use crate::adapter::{BrokerError, Delivery, Note};
+use crate::decision::{Action, Reason};
+use crate::message::{History, Message};
+
+/// Until a dead letter that nobody took is tried again.
+const DEAD_LATER: Duration = Duration::from_secs(30);
+
+pub(super) struct NatsDelivery {
+    message: Message,
+    delivery: jetstream::Message,
+    jet: Jet,
+    dead: String,
+    ack_wait: Duration,
+}
+
+impl NatsDelivery {
+    pub(super) fn new(
+        delivery: jetstream::Message,
+        jet: &Jet,
+        created: i128,
+        dead: &str,
+        ack_wait: Duration,
+    ) -> Self {
+        let message = read(&delivery, created);
+        Self { message, delivery, jet: jet.clone(), dead: dead.to_owned(), ack_wait }
+    }
+
+    async fn answer(&self, kind: AckKind) -> Result<(), BrokerError> {
+        self.delivery.ack_with(kind).await.map_err(|error| BrokerError::new("answer a delivery", error))
+    }
+
+    /// Sure only once the server has said so.
+    async fn sure(&self, kind: AckKind) -> Result<(), BrokerError> {
+        self.delivery.double_ack_with(kind).await.map_err(|error| BrokerError::new("ack", error))
+    }
+
+    async fn dead(&self, reason: &Reason, note: &Note, then: AckKind) -> Result<(), BrokerError> {
+        match self.publish_dead(reason, note).await {
+            Ok(()) => self.sure(then).await,
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the dead letter was not taken; the message will be tried again"
+                );
+                self.answer(AckKind::Nak(Some(DEAD_LATER))).await
+            }
+        }
+    }
+
+    async fn publish_dead(&self, reason: &Reason, note: &Note) -> Result<(), BrokerError> {
+        let mut headers = HeaderMap::new();
+        for (name, values) in self.delivery.headers.iter().flat_map(HeaderMap::iter) {
+            // Its own id for the stream's window is replaced by one for this dead letter: another group may have one too.
+            if *name != async_nats::header::NATS_MESSAGE_ID {
+                values.iter().for_each(|value| headers.append(name.clone(), value.clone()));
+            }
+        }
+        for (name, text) in note.headers(reason, self.message.source()) {
+            headers.insert(name, text.replace(['\r', '\n'], " "));
+        }
+        if let Some(position) = self.message.position() {
+            let id = format!("{}/{}/{position}", note.group, note.handler);
+            headers.insert(async_nats::header::NATS_MESSAGE_ID, id.as_str());
+        }
+        let publish =
+            self.jet.publish_with_headers(self.dead.clone(), headers, self.delivery.payload.clone());
+        let taken = publish.await.map_err(|error| BrokerError::new("publish the dead letter", error))?;
+        taken.await.map_err(|error| BrokerError::new("publish the dead letter", error))?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Delivery for NatsDelivery {
+    fn message(&self) -> &Message {
+        &self.message
+    }
+
+    async fn act(self: Box<Self>, action: &Action, note: &Note) -> Result<(), BrokerError> {
+        match action {
+            Action::Ack => self.sure(AckKind::Ack).await,
+            Action::Delay(pause) | Action::Retry(pause) | Action::RetryTopic(pause) => {
+                self.answer(AckKind::Nak(Some(*pause))).await
+            }
+            Action::Park => self.dead(&Reason::Unknown, note, AckKind::Ack).await,
+            Action::DeadLetter(reason) => self.dead(reason, note, AckKind::Term).await,
+        }
+    }
+
+    async fn give_back(self: Box<Self>) {
+        let _ = self.answer(AckKind::Nak(None)).await;
+    }
+
+    fn progress_every(&self) -> Option<Duration> {
+        Some((self.ack_wait / 3).max(Duration::from_millis(100)))
+    }
+
+    async fn progress(&self) {
+        if let Err(error) = self.answer(AckKind::Progress).await {
+            tracing::debug!(error = &error as &dyn std::error::Error, "progress was not reported");
+        }
+    }
+}
+
+fn read(delivery: &jetstream::Message, created: i128) -> Message {
+    let mut message = Message::new(delivery.subject.as_str(), delivery.payload.clone());
+    for (name, values) in delivery.headers.iter().flat_map(HeaderMap::iter) {
+        for value in values {
+            message = message.with_header(name.to_string(), value.as_str());
+        }
+    }
+    let Ok(info) = delivery.info() else { return message };
+    let before = u32::try_from(info.delivered.saturating_sub(1)).unwrap_or(0);
+    message
+        // A stream that was deleted and made again starts over: its time of birth tells the two apart.
+        .with_position(format!("{}@{created}/{}", info.stream, info.stream_sequence))
+        .with_history(History { failures: before, deliveries: before })
+}

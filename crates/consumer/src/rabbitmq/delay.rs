@@ -1,0 +1,45 @@
+//! Delay queues: one for each power of two of milliseconds, so that there are few of them.
+
+use std::time::Duration;
+
+use lapin::types::{AMQPValue, FieldTable};
+
+/// The longest delay that a queue is made for: 2^23 ms, 2.3 hours.
+const LONGEST: u64 = 1 << 23;
+
+/// How long a message that asked for `pause` really waits, in milliseconds: the next power of two.
+pub(super) fn tier(pause: Duration) -> u64 {
+    let millis = u64::try_from(pause.as_millis()).unwrap_or(LONGEST);
+    millis.clamp(1, LONGEST).next_power_of_two()
+}
+
+/// The name of the queue in which messages wait before they return to `queue`.
+pub(super) fn name(queue: &str, tier: u64) -> String {
+    format!("{queue}.delay.{tier}")
+}
+
+/// What makes it a delay queue: what is in it expires, and goes back.
+///
+/// It does not expire itself when unused: that would take the messages in it along.
+pub(super) fn arguments(queue: &str, tier: u64) -> FieldTable {
+    let mut arguments = FieldTable::default();
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    arguments.insert("x-message-ttl".into(), AMQPValue::LongLongInt(i64::try_from(tier).unwrap_or(i64::MAX)));
+    arguments.insert("x-dead-letter-exchange".into(), text(""));
+    arguments.insert("x-dead-letter-routing-key".into(), text(queue));
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_is_never_shorter_than_asked_for_and_less_than_twice_as_long() {
+        for millis in [0, 1, 3, 1_000, 1_024, 1_025, 300_000] {
+            let tier = tier(Duration::from_millis(millis));
+            assert!(tier >= millis && tier < 2 * millis.max(1), "{millis} {tier}");
+        }
+        assert_eq!(tier(Duration::MAX), LONGEST);
+    }
+}

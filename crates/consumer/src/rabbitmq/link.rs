@@ -1,0 +1,225 @@
+//! A connection with its two channels: one to consume, one to publish with confirms.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapin::options::{
+    BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
+    QueueDeclareOptions,
+};
+use lapin::types::{FieldTable, ShortString};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ExchangeKind};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use super::delay;
+use crate::adapter::BrokerError;
+use crate::start::StartError;
+
+/// The longest that the broker may take for one step.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Names are short strings, and a delay queue's is longer than its queue's.
+const LONGEST_NAME: usize = 200;
+
+/// Where dead letters are published.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) exchange: String,
+    pub(super) key: String,
+}
+
+/// How to get a connection, again and again.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) url: String,
+    pub(super) queue: String,
+    pub(super) dead: Target,
+    pub(super) prefetch: u16,
+    pub(super) tag: String,
+}
+
+/// A connection that is open.
+pub(super) struct Open {
+    pub(super) connection: Connection,
+    channel: Channel,
+    pub(super) publisher: Arc<Publisher>,
+}
+
+impl Link {
+    pub(super) fn check_names(&self) -> Result<(), StartError> {
+        for name in [&self.queue, &self.dead.exchange, &self.dead.key] {
+            if name.len() > LONGEST_NAME {
+                return Err(StartError::Source(format!(
+                    "the name {name} is longer than {LONGEST_NAME} bytes"
+                )));
+            }
+        }
+        if self.queue.is_empty() {
+            return Err(StartError::Source("the queue has no name".into()));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn open(&self) -> Result<Open, BrokerError> {
+        let connecting = async {
+            let connection = Connection::connect(&self.url, ConnectionProperties::default()).await?;
+            let channel = connection.create_channel().await?;
+            channel.basic_qos(self.prefetch, BasicQosOptions::default()).await?;
+            let publishing = connection.create_channel().await?;
+            publishing.confirm_select(ConfirmSelectOptions::default()).await?;
+            let publisher = Arc::new(Publisher {
+                channel: publishing,
+                queue: self.queue.clone(),
+                dead: self.dead.clone(),
+                delays: Mutex::default(),
+            });
+            Ok::<_, lapin::Error>(Open { connection, channel, publisher })
+        };
+        in_time("connect", connecting).await
+    }
+
+    /// Looks whether the queues are there, or makes them. A question that is answered with no ends its channel, so each has
+    /// one of its own.
+    pub(super) async fn prepare(&self, open: &Open, declare: bool) -> Result<(), StartError> {
+        let Link { queue, dead, .. } = self;
+        self.queue_is_there(open, queue, declare).await.map_err(|why| {
+            StartError::Source(format!(
+                "the queue {queue} can't be used ({why}); make it, or say RabbitMq::declare"
+            ))
+        })?;
+        let found = if dead.exchange.is_empty() {
+            self.queue_is_there(open, &dead.key, declare).await
+        } else {
+            exchange_is_there(open, &dead.exchange).await
+        };
+        found.map_err(|why| {
+            let name = if dead.exchange.is_empty() { &dead.key } else { &dead.exchange };
+            StartError::DeadLetter(format!(
+                "the dead letter {name} of {queue} can't be used ({why}); make it, or say RabbitMq::declare"
+            ))
+        })
+    }
+
+    async fn queue_is_there(&self, open: &Open, name: &str, declare: bool) -> Result<(), BrokerError> {
+        let asking = async {
+            let channel = open.connection.create_channel().await?;
+            let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+            if channel.queue_declare(name.into(), passive, FieldTable::default()).await.is_ok() {
+                return channel.close(200, "found".into()).await;
+            }
+            let channel = open.connection.create_channel().await?;
+            let options = if declare { QueueDeclareOptions::durable() } else { passive };
+            channel.queue_declare(name.into(), options, FieldTable::default()).await?;
+            channel.close(200, "made".into()).await
+        };
+        in_time("look for a queue", asking).await
+    }
+
+    pub(super) async fn consume(&self, open: &Open) -> Result<Consumer, BrokerError> {
+        let options = BasicConsumeOptions::default();
+        let consuming = open.channel.basic_consume(
+            self.queue.as_str().into(),
+            self.tag.as_str().into(),
+            options,
+            FieldTable::default(),
+        );
+        in_time("consume", consuming).await
+    }
+}
+
+impl Open {
+    pub(super) async fn cancel(&self, tag: &str) {
+        let cancelled = self.channel.basic_cancel(tag.into(), lapin::options::BasicCancelOptions::default());
+        if let Err(error) = in_time("stop consuming", cancelled).await {
+            tracing::debug!(error = &error as &dyn std::error::Error, "the consumer was not cancelled");
+        }
+    }
+}
+
+async fn exchange_is_there(open: &Open, name: &str) -> Result<(), BrokerError> {
+    let asking = async {
+        let channel = open.connection.create_channel().await?;
+        let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+        channel.exchange_declare(name.into(), ExchangeKind::Direct, passive, FieldTable::default()).await?;
+        channel.close(200, "found".into()).await
+    };
+    in_time("look for an exchange", asking).await
+}
+
+/// Publishes what leaves the queue, and waits until the broker has it.
+pub(super) struct Publisher {
+    channel: Channel,
+    pub(super) queue: String,
+    dead: Target,
+    delays: Mutex<BTreeSet<u64>>,
+}
+
+impl Publisher {
+    pub(super) async fn later(
+        &self,
+        pause: Duration,
+        payload: &[u8],
+        properties: BasicProperties,
+    ) -> Result<(), BrokerError> {
+        let tier = delay::tier(pause);
+        let name = delay::name(&self.queue, tier);
+        let known = self.delays.lock().contains(&tier);
+        if !known {
+            let arguments = delay::arguments(&self.queue, tier);
+            let options = QueueDeclareOptions::durable();
+            in_time(
+                "make a delay queue",
+                self.channel.queue_declare(name.as_str().into(), options, arguments),
+            )
+            .await?;
+            self.delays.lock().insert(tier);
+        }
+        self.publish("", &name, payload, properties).await
+    }
+
+    pub(super) async fn dead(&self, payload: &[u8], properties: BasicProperties) -> Result<(), BrokerError> {
+        self.publish(&self.dead.exchange, &self.dead.key, payload, properties).await
+    }
+
+    async fn publish(
+        &self,
+        exchange: &str,
+        key: &str,
+        payload: &[u8],
+        properties: BasicProperties,
+    ) -> Result<(), BrokerError> {
+        // Mandatory: what leads nowhere comes back instead of vanishing.
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let publishing = async {
+            let (exchange, key): (ShortString, ShortString) = (exchange.into(), key.into());
+            self.channel.basic_publish(exchange, key, options, payload, properties).await?.await
+        };
+        let confirmed = in_time("publish", publishing).await?;
+        let unconfirmed = !confirmed.is_ack();
+        match confirmed.take_message() {
+            None if unconfirmed => Err(BrokerError::new("publish", "it was not confirmed")),
+            None => Ok(()),
+            Some(_) => {
+                Err(BrokerError::new("publish", format!("no queue is bound for {exchange:?} {key:?}")))
+            }
+        }
+    }
+}
+
+async fn in_time<T>(
+    what: &'static str,
+    step: impl Future<Output = Result<T, lapin::Error>>,
+) -> Result<T, BrokerError> {
+    match timeout(PATIENCE, step).await {
+        Ok(done) => done.map_err(|error| BrokerError::new(what, error)),
+        Err(_) => Err(BrokerError::new(what, format!("no answer within {PATIENCE:?}"))),
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,119 @@
+//! A queue of the RabbitMQ of the tests.
+
+use std::time::Duration;
+
+use lapin::options::{BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use onlyonce_consumer::RabbitMq;
+
+use super::Dead;
+
+pub(crate) struct RabbitStage {
+    pub(crate) url: String,
+    pub(crate) queue: String,
+    connection: Connection,
+    channel: Channel,
+}
+
+impl RabbitStage {
+    /// With new queues.
+    pub(crate) async fn new(url: &str, queue: &str) -> Self {
+        let stage = Self::of(url, queue).await;
+        for name in [queue.to_owned(), stage.dead_queue()] {
+            let options = QueueDeclareOptions::durable();
+            stage.channel.queue_declare(name.into(), options, FieldTable::default()).await.unwrap();
+        }
+        stage
+    }
+
+    /// With the queues that are there.
+    pub(crate) async fn of(url: &str, queue: &str) -> Self {
+        let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+        Self { url: url.into(), queue: queue.into(), connection, channel }
+    }
+
+    pub(crate) fn dead_queue(&self) -> String {
+        format!("{}.dead", self.queue)
+    }
+
+    pub(crate) fn broker(&self) -> RabbitMq {
+        RabbitMq::new(&self.url, &self.queue).dead_letter(self.dead_queue())
+    }
+
+    pub(crate) fn broker_at(&self, port: u16) -> RabbitMq {
+        let (_, vhost) = self.url.rsplit_once('/').unwrap();
+        let url = format!("amqp://guest:guest@127.0.0.1:{port}/{vhost}");
+        RabbitMq::new(url, &self.queue).dead_letter(self.dead_queue())
+    }
+
+    pub(crate) fn address(&self) -> String {
+        let (_, rest) = self.url.rsplit_once('@').unwrap();
+        rest.split('/').next().unwrap().to_owned()
+    }
+
+    pub(crate) async fn publish(&self, id: Option<&str>, payload: &str) {
+        let mut properties = BasicProperties::default().with_delivery_mode(2);
+        if let Some(id) = id {
+            properties = properties.with_message_id(id.into());
+        }
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let published = self
+            .channel
+            .basic_publish("".into(), self.queue.as_str().into(), options, payload.as_bytes(), properties)
+            .await
+            .unwrap();
+        assert!(published.await.unwrap().take_message().is_none());
+    }
+
+    pub(crate) async fn dead(&self) -> Vec<Dead> {
+        let mut found = Vec::new();
+        let name = self.dead_queue();
+        let options = BasicGetOptions { no_ack: true };
+        while let Some(message) = self.channel.basic_get(name.as_str().into(), options).await.unwrap() {
+            let headers = message.properties.headers().clone().unwrap_or_default();
+            let header = |name: &str| match headers.inner().get(name) {
+                Some(AMQPValue::LongString(text)) => Some(text.to_string()),
+                _ => None,
+            };
+            found.push(Dead {
+                reason: header("onlyonce-reason").unwrap_or_default(),
+                detail: header("onlyonce-detail").unwrap_or_default(),
+                payload: String::from_utf8(message.data.clone()).unwrap(),
+                id: header("onlyonce-message-id"),
+                record: header("onlyonce-record"),
+            });
+        }
+        found
+    }
+
+    /// Those that are not acked show only once nobody consumes, so ask when the consumers are gone, or when none is held.
+    pub(crate) async fn left(&self) -> u64 {
+        let mut left = 0;
+        let tiers = (0..14).map(|n| format!("{}.delay.{}", self.queue, 1_u64 << n));
+        for name in std::iter::once(self.queue.clone()).chain(tiers) {
+            // A question about a queue that is not there ends its channel.
+            let channel = self.connection.create_channel().await.unwrap();
+            let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::durable() };
+            if let Ok(queue) = channel.queue_declare(name.into(), passive, FieldTable::default()).await {
+                left += u64::from(queue.message_count());
+                let _ = channel.close(200, "asked".into()).await;
+            }
+        }
+        left
+    }
+}
+
+/// Waits until a broker at this URL takes connections.
+pub(crate) async fn is_up(url: &str) {
+    for _ in 0..900 {
+        if let Ok(connection) = Connection::connect(url, ConnectionProperties::default()).await {
+            let _ = connection.close(200, "up".into()).await;
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("no RabbitMQ after 90 s");
+}
