@@ -28,6 +28,7 @@ pub(crate) const SERVERS: &[Need] = &[
         packages: &["redis-server"],
         why: "tests run on a private Redis and Cluster",
     },
+    Need { program: "openssl", packages: &["openssl"], why: "tests make certificates for a Redis with TLS" },
     Need { program: "redis-cli", packages: &["redis-tools"], why: "the Cluster is made with it" },
     Need { program: "mariadbd", packages: &["mariadb-server"], why: "tests run on a private MariaDB" },
     Need { program: "mariadb", packages: &["mariadb-client"], why: "the private MariaDB is set up with it" },

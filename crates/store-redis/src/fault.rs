@@ -63,6 +63,8 @@ impl Fault {
             Self::Sent(_) if cause.code().is_some_and(|code| REFUSALS.contains(&code)) => {
                 ErrorKind::Unavailable
             }
+            // An error within one of our scripts, which write last. Commands that the user may not run are told like this.
+            Self::Sent(_) if says("@user_script") => ErrorKind::Unavailable,
             Self::Sent(_) | Self::Unclear(_) => ErrorKind::Ambiguous,
         }
     }
@@ -108,6 +110,14 @@ mod tests {
             assert_eq!(Fault::Unclear(replied(code, "…")).kind(), ErrorKind::Ambiguous, "{code}");
         }
         assert_eq!(Fault::Sent(replied("ERR", "upstream failure")).kind(), ErrorKind::Ambiguous);
+    }
+
+    #[test]
+    fn an_error_within_a_script_did_not_happen_either() {
+        let not_allowed =
+            "The user executing the script can't run this command script: ce…, on @user_script:40.";
+        assert_eq!(Fault::Sent(replied("ERR", not_allowed)).kind(), ErrorKind::Unavailable);
+        assert_eq!(Fault::Unclear(replied("ERR", not_allowed)).kind(), ErrorKind::Ambiguous);
     }
 
     #[test]

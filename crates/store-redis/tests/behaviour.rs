@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use common::*;
 use onlyonce_core::{ErrorKind, Filter, Inspect, Settled, StateKind, Store};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use onlyonce_testkit::{FaultProxy, NetFault};
 use tokio::task::JoinSet;
 
 #[tokio::test]
@@ -112,93 +111,75 @@ async fn a_store_wakes_who_waits_in_another_without_their_asking() {
 
 #[tokio::test]
 async fn a_server_that_is_away_did_not_do_it_and_one_that_does_not_reply_may_have() {
-    let proxy = Proxy::start().await;
+    let proxy = FaultProxy::start(url().trim_start_matches("redis://").to_owned()).await.unwrap();
     let prefix = prefix();
-    let slow = onlyonce_store_redis::RedisStore::builder(proxy.url());
+    let slow = onlyonce_store_redis::RedisStore::builder(format!("redis://{}", proxy.address()));
     let store = slow.prefix(&prefix).response_timeout(Duration::from_millis(200)).open().await.unwrap();
     let (first, second) = (id(), id());
     let claim = claim();
 
     // The request goes through, the reply does not.
-    proxy.mode(Mode::SwallowReplies);
+    proxy.always(NetFault::DropReply);
     assert_eq!(store.begin(&first, &claim).await.unwrap_err().kind(), ErrorKind::Ambiguous);
-    proxy.mode(Mode::Pass);
+    proxy.heal().await;
     let again = store.begin(&first, &claim).await.unwrap();
     assert!(matches!(again, onlyonce_core::Begin::Acquired { attempt: 1, .. }), "its own begin: {again:?}");
 
-    proxy.mode(Mode::Refuse);
+    proxy.refuse().await;
     // The broken connection is noticed by one call at most, of which nobody can know.
     let _ = store.get(&second).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(begin(&store, &second).await.unwrap_err().kind(), ErrorKind::Unavailable);
-    proxy.mode(Mode::Pass);
+    proxy.heal().await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(begin(&store, &second).await.unwrap().is_some(), "it recovers by itself");
 }
 
-/// Stands between a store and the server.
-struct Proxy {
-    port: u16,
-    mode: tokio::sync::watch::Sender<Mode>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    Pass,
-    SwallowReplies,
-    Refuse,
-}
-
-impl Proxy {
-    async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let mode = tokio::sync::watch::Sender::new(Mode::Pass);
-        let told = mode.subscribe();
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                if *told.borrow() != Mode::Refuse {
-                    tokio::spawn(carry(client, told.clone()));
+#[tokio::test]
+async fn what_needs_a_person_is_in_the_index_and_what_has_expired_is_taken_out() {
+    for url in [url(), cluster_url()] {
+        let prefix = prefix();
+        let store = open(url.clone(), &prefix).await;
+        let unknown = || {
+            let verdict = onlyonce_core::Verdict::Unknown(onlyonce_core::Answer("?".into()));
+            onlyonce_core::Settlement { verdict, retain: Duration::from_secs(600) }
+        };
+        let (runs, waits, done) = (id(), id(), id());
+        begin(&store, &runs).await.unwrap().unwrap();
+        for (id, how) in [(waits, unknown()), (done, completed("a"))] {
+            let attempt = begin(&store, &id).await.unwrap().unwrap();
+            store.settle(&id, &attempt, &how).await.unwrap();
+        }
+        let lapsed: Vec<_> = store.lapsed(10).await.unwrap().into_iter().map(|listed| listed.id).collect();
+        assert_eq!(lapsed, [waits]);
+        // An id whose record has expired: `lapsed` takes it out, and so do sweeps, which get round in time.
+        for by_sweep in [false, true] {
+            let stale = id();
+            let mut add = redis::cmd("ZADD");
+            add.arg(index(&prefix, stale)).arg(1).arg(stale.to_string());
+            let mut size = redis::cmd("ZCARD");
+            size.arg(index(&prefix, stale));
+            let ask = async |command: &redis::Cmd| -> i64 {
+                if url.starts_with("redis-cluster") {
+                    let nodes = url.trim_start_matches("redis-cluster://").split(',');
+                    let client =
+                        redis::cluster::ClusterClient::new(nodes.map(|node| format!("redis://{node}")))
+                            .unwrap();
+                    command.query_async(&mut client.get_async_connection().await.unwrap()).await.unwrap()
+                } else {
+                    command.query_async(&mut raw().await).await.unwrap()
                 }
+            };
+            assert_eq!(ask(&add).await, 1);
+            let before = ask(&size).await;
+            if by_sweep {
+                for _ in 0..16 {
+                    store.sweep(1000).await.unwrap();
+                }
+            } else {
+                assert_eq!(store.lapsed(10).await.unwrap().len(), 1);
             }
-        });
-        Self { port, mode }
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-
-    fn mode(&self, mode: Mode) {
-        self.mode.send_replace(mode);
-    }
-}
-
-async fn refused(mut mode: tokio::sync::watch::Receiver<Mode>) {
-    let _ = mode.wait_for(|mode| *mode == Mode::Refuse).await;
-}
-
-async fn carry(client: TcpStream, mode: tokio::sync::watch::Receiver<Mode>) {
-    let refusals = mode.clone();
-    let url = url();
-    let server = TcpStream::connect(url.trim_start_matches("redis://")).await.unwrap();
-    let (mut from_client, mut to_client) = client.into_split();
-    let (mut from_server, mut to_server) = server.into_split();
-    let requests = tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
-    let mut buffer = [0; 4096];
-    loop {
-        tokio::select! {
-            () = refused(refusals.clone()) => break,
-            read = from_server.read(&mut buffer) => match read {
-                Ok(0) | Err(_) => break,
-                Ok(n) if *mode.borrow() == Mode::Pass => {
-                    if to_client.write_all(&buffer[..n]).await.is_err() {
-                        break;
-                    }
-                }
-                Ok(_) => {}
-            },
+            assert_eq!(ask(&size).await, before - 1, "taken out by a sweep: {by_sweep}");
         }
     }
-    requests.abort();
 }

@@ -6,7 +6,8 @@
 //! - [`FaultyStore`]: loses requests and replies, delays and hangs, by a script or from a seed.
 //! - [`FaultProxy`]: a network between a client and a real server that drops, delays, resets and half-closes.
 //! - [`Ledger`] and [`History`]: what really happened, what callers heard, and whether the two fit.
-//! - [`KillTest`](kill): a process that makes calls is killed, paused and restarted; nothing may happen twice.
+//! - [`KillTest`](kill) and [`CrowdTest`](kill): processes that make calls are killed, paused and restarted; nothing may happen
+//!   twice.
 //!
 //! A store author writes a [`Harness`], which says how to open the store and how its time passes, and one line:
 //!
@@ -56,7 +57,7 @@ pub use faulty::{Fault, FaultyStore, Op, Rates};
 pub use harness::{Harness, InspectHarness, run_inspect_law, run_law};
 pub use history::{Event, History, Summary, Violations};
 #[cfg(unix)]
-pub use kill::{KillReport, KillTest};
+pub use kill::{CrowdTest, KillReport, KillTest};
 pub use ledger::{Effect, Ledger};
 pub use lock_laws::{LockHarness, run_lock_law};
 pub use model::{Flaw, ModelHarness, ModelStore};

@@ -54,7 +54,11 @@ pub(crate) fn run(_: &Options) -> Result<(), Failure> {
 }
 
 pub(crate) fn are_needed(choice: &Choice<'_>) -> bool {
-    choice.packages.iter().any(|package| PACKAGES.contains(&package.name.as_str()))
+    choice.packages.iter().any(|package| are_needed_by(&package.name))
+}
+
+pub(crate) fn are_needed_by(package: &str) -> bool {
+    PACKAGES.contains(&package)
 }
 
 /// How long servers live.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::cmd::Cmd;
 use crate::failure::Failure;
+use crate::services::{self, Services};
 use crate::time::Stopwatch;
 
 /// A test, and the variable that tells it how much to do.
@@ -50,6 +51,22 @@ pub(super) const SOAKS: &[Soak] = &[
         variable: "ONLYONCE_CRASHES",
         count: 150,
     },
+    Soak {
+        name: "redis-crowd",
+        title: "Four processes on one Redis send the same keys and are killed and paused at random",
+        package: "onlyonce-store-redis",
+        filter: "test(of_200_duplicates)",
+        variable: "ONLYONCE_KILLS",
+        count: 400,
+    },
+    Soak {
+        name: "redis-network",
+        title: "One effect a key while the network before a Redis drops, delays, resets and half-closes",
+        package: "onlyonce-store-redis",
+        filter: "test(all_faults_of_the_network)",
+        variable: "ONLYONCE_SEEDS",
+        count: 100,
+    },
 ];
 
 /// What came of a run.
@@ -64,17 +81,19 @@ impl Soak {
     /// Runs with its own count, or with as much as fits into `budget`.
     pub(super) fn run(&self, budget: Option<Duration>) -> Result<Outcome, Failure> {
         self.command().args(["--no-run"]).run()?; // compiling is not soaking
-        let Some(budget) = budget else { return self.timed(self.count) };
-        let trial = self.timed(self.count.div_ceil(20))?;
+        let served = services::are_needed_by(self.package).then(Services::start).transpose()?;
+        let command = served.iter().fold(self.command(), |command, services| services.tell(command));
+        let Some(budget) = budget else { return self.timed(&command, self.count) };
+        let trial = self.timed(&command, self.count.div_ceil(20))?;
         if !trial.passed {
             return Ok(trial);
         }
-        self.timed(scaled(trial.count, trial.took, budget.saturating_sub(trial.took)))
+        self.timed(&command, scaled(trial.count, trial.took, budget.saturating_sub(trial.took)))
     }
 
-    fn timed(&self, count: u32) -> Result<Outcome, Failure> {
+    fn timed(&self, command: &Cmd, count: u32) -> Result<Outcome, Failure> {
         let watch = Stopwatch::start();
-        let status = self.command().env(self.variable, count.to_string()).status()?;
+        let status = command.clone().env(self.variable, count.to_string()).status()?;
         // Nextest's own code for a filter that matches nothing: nothing was shown, so nothing may be recorded.
         if status.code() == Some(4) {
             let Self { package, filter, .. } = self;

@@ -100,7 +100,7 @@ impl KillTest {
             finished.expect("a child can be waited for").success(),
             "the last victim failed; its output is above"
         );
-        self.judge(&scene)
+        judge(&scene, self.share, self.kills + self.crash_points.len() as u64, self.pauses)
     }
 
     fn spawn(&self, command: &mut Command) -> Child {
@@ -131,30 +131,30 @@ impl KillTest {
         let status = self.spawn(victim).wait().expect("a child can be waited for");
         assert!(was_killed(status), "the victim came past {point} and ended with {status}");
     }
-
-    fn judge(&self, scene: &Scene) -> KillReport {
-        let history = History::new();
-        for heard in scene.heard().effects().expect("a ledger that can be read") {
-            match heard.by.strip_prefix('!') {
-                Some(refusal) => history.refused(&heard.key, refusal),
-                None => history.answered(&heard.key, heard.by),
-            }
-        }
-        let mut ends = BTreeMap::new();
-        for ended in scene.ended().effects().expect("a ledger that can be read") {
-            let state = state(&ended.by);
-            history.ended(&ended.key, state);
-            ends.insert(ended.key, state);
-        }
-        let unknown = ends.values().filter(|state| **state == Some(StateKind::Lapsed)).count();
-        let checked = history.check(&scene.effects(), self.share).expect("a ledger that can be read");
-        let summary = checked.unwrap_or_else(|violations| panic!("{violations}"));
-        let kills = self.kills + self.crash_points.len() as u64;
-        KillReport { kills, pauses: self.pauses, summary, unknown }
-    }
 }
 
-fn was_killed(status: ExitStatus) -> bool {
+/// Holds what callers heard against what happened.
+pub(super) fn judge(scene: &Scene, share: f64, kills: u64, pauses: u64) -> KillReport {
+    let history = History::new();
+    for heard in scene.heard().effects().expect("a ledger that can be read") {
+        match heard.by.strip_prefix('!') {
+            Some(refusal) => history.refused(&heard.key, refusal),
+            None => history.answered(&heard.key, heard.by),
+        }
+    }
+    let mut ends = BTreeMap::new();
+    for ended in scene.ended().effects().expect("a ledger that can be read") {
+        let state = state(&ended.by);
+        history.ended(&ended.key, state);
+        ends.insert(ended.key, state);
+    }
+    let unknown = ends.values().filter(|state| **state == Some(StateKind::Lapsed)).count();
+    let checked = history.check(&scene.effects(), share).expect("a ledger that can be read");
+    let summary = checked.unwrap_or_else(|violations| panic!("{violations}"));
+    KillReport { kills, pauses, summary, unknown }
+}
+
+pub(super) fn was_killed(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
     status.signal().is_some()
 }

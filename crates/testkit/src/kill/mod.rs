@@ -18,8 +18,10 @@
 //! # fn open(_: &std::path::Path) -> MemoryStore { MemoryStore::new() }
 //! ```
 
+mod crowd;
 mod harness;
 mod scene;
 mod victim;
 
+pub use crowd::CrowdTest;
 pub use harness::{KillReport, KillTest};

@@ -20,6 +20,21 @@ pub(super) enum Task {
     Round(u64),
     /// Retry every key up to this round once, and write down how it ended.
     Finish(u64),
+    /// Send a share of the duplicates, among other processes.
+    Crowd(Share),
+    /// Retry every key of the crowd once, and write down how it ended.
+    Sum(Share),
+}
+
+/// What one process of a crowd sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Share {
+    /// How many keys.
+    pub(super) keys: u64,
+    /// How often each of them.
+    pub(super) calls: u64,
+    /// With which key to begin.
+    pub(super) from: u64,
 }
 
 /// Where a victim lives.
@@ -62,6 +77,8 @@ impl Scene {
         let task = match task {
             Task::Round(round) => round.to_string(),
             Task::Finish(round) => format!("finish-{round}"),
+            Task::Crowd(Share { keys, calls, from }) => format!("crowd-{keys}-{calls}-{from}"),
+            Task::Sum(Share { keys, calls, from }) => format!("sum-{keys}-{calls}-{from}"),
         };
         command
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
@@ -77,9 +94,16 @@ impl Scene {
             return None;
         }
         let task = env::var(ROUND).ok()?;
-        let task = match task.strip_prefix("finish-") {
-            Some(round) => Task::Finish(round.parse().ok()?),
-            None => Task::Round(task.parse().ok()?),
+        let share = |words: [&str; 3]| {
+            let [keys, calls, from] = words.map(|word| word.parse().ok());
+            Some(Share { keys: keys?, calls: calls?, from: from? })
+        };
+        let task = match *task.split('-').collect::<Vec<_>>() {
+            ["finish", round] => Task::Finish(round.parse().ok()?),
+            ["crowd", keys, calls, from] => Task::Crowd(share([keys, calls, from])?),
+            ["sum", keys, calls, from] => Task::Sum(share([keys, calls, from])?),
+            [round] => Task::Round(round.parse().ok()?),
+            _ => return None,
         };
         Some((Self(env::var_os(DIRECTORY)?.into()), task))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onlyonce_core::codec::CodecError;
 use onlyonce_core::{Bytes, Class, Classify, Idempotency, Refusal, Settings, StateKind, Store};
 
-use super::scene::{Scene, Task, keys_of};
+use super::scene::{Scene, Share, Task, keys_of};
 use crate::ledger::Ledger;
 
 /// How many callers send each key at the same time.
@@ -47,7 +47,13 @@ pub(super) fn run(scene: &Scene, task: Task, store: Arc<dyn Store>) {
         let once = Idempotency::builder_shared(store).settings(settings).build().expect("sensible settings");
         match task {
             Task::Round(round) => work(scene, round, &once).await,
-            Task::Finish(last) => finish(scene, last, &once).await,
+            Task::Finish(last) => {
+                for round in (0..=last).step_by(2).chain([last]) {
+                    finish(scene, keys_of(round), &once).await;
+                }
+            }
+            Task::Crowd(share) => crowd(scene, share, &once).await,
+            Task::Sum(share) => finish(scene, (0..share.keys).map(key), &once).await,
         }
         once.drain(Duration::from_secs(10)).await;
     });
@@ -93,23 +99,50 @@ async fn effect(key: String, effects: Ledger) -> Result<String, NoAnswer> {
     Ok(answer)
 }
 
-/// Sends every key once more, and writes down how its record ended.
-async fn finish(scene: &Scene, last: u64, once: &Idempotency) {
-    let (effects, heard, ended) = (scene.effects(), scene.heard(), scene.ended());
-    for round in (0..=last).step_by(2).chain([last]) {
-        for key in keys_of(round) {
-            call(once, &key, &effects, &heard).await;
-            let id = once.call("effect", key.as_str()).record_id().expect("a good key");
-            let state =
-                once.outcome(&id).await.expect("a store that answers").map(|found| found.state.kind());
-            let state = match state {
-                Some(StateKind::Running) => "running",
-                Some(StateKind::Lapsed) => "lapsed",
-                Some(StateKind::Released) => "released",
-                Some(StateKind::Completed) => "completed",
-                None => "absent",
-            };
-            ended.record(&key, state).expect("a ledger that can be written to");
-        }
+/// Sends a share of the duplicates by several callers at once. New keys come up all the time, a few of them at a time, so that
+/// the processes of a crowd meet at them.
+async fn crowd(scene: &Scene, share: Share, once: &Idempotency) {
+    const AT_ONCE: u64 = 16;
+    let next = Arc::new(AtomicU64::new(0));
+    let callers: Vec<_> = (0..AT_ONCE)
+        .map(|_| {
+            let (once, effects, heard) = (once.clone(), scene.effects(), scene.heard());
+            let next = Arc::clone(&next);
+            tokio::spawn(async move {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= share.keys * share.calls {
+                        return;
+                    }
+                    let nearby = share.from + number / share.calls.max(1) + rand::random_range(0..5);
+                    call(&once, &key(nearby % share.keys), &effects, &heard).await;
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.expect("callers do not panic");
     }
+}
+
+/// Sends every key once more, and writes down how its record ended.
+async fn finish(scene: &Scene, keys: impl Iterator<Item = String>, once: &Idempotency) {
+    let (effects, heard, ended) = (scene.effects(), scene.heard(), scene.ended());
+    for key in keys {
+        call(once, &key, &effects, &heard).await;
+        let id = once.call("effect", key.as_str()).record_id().expect("a good key");
+        let state = once.outcome(&id).await.expect("a store that answers").map(|found| found.state.kind());
+        let state = match state {
+            Some(StateKind::Running) => "running",
+            Some(StateKind::Lapsed) => "lapsed",
+            Some(StateKind::Released) => "released",
+            Some(StateKind::Completed) => "completed",
+            None => "absent",
+        };
+        ended.record(&key, state).expect("a ledger that can be written to");
+    }
+}
+
+fn key(number: u64) -> String {
+    format!("key-{number}")
 }
