@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 use crate::Effort;
 use crate::load::{Keys, requests_per_second};
-use crate::report::{Goal, Report};
+use onlyonce_bench_report::{Goal, Report};
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {

@@ -6,11 +6,10 @@
 mod layer;
 mod load;
 mod memory;
-mod report;
 
 use std::time::Duration;
 
-use report::Report;
+use onlyonce_bench_report::Report;
 
 /// How long and how often to measure.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +30,7 @@ fn main() {
     // Memory first, before the load has made the heap its own.
     memory::measure(effort, &mut report);
     layer::measure(effort, &mut report);
-    report.print();
-    if let Err(error) = report.write() {
+    if let Err(error) = report.finish() {
         eprintln!("the summary could not be written: {error}");
         std::process::exit(1);
     }

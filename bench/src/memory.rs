@@ -9,7 +9,7 @@ use onlyonce::{
 };
 
 use crate::Effort;
-use crate::report::{Goal, Report};
+use onlyonce_bench_report::{Goal, Report};
 
 const ANSWER: usize = 100;
 

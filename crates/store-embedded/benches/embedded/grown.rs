@@ -10,7 +10,7 @@ use onlyonce_store_embedded::EmbeddedStore;
 
 use crate::Effort;
 use crate::callers::{CALLERS, DAY, Pairs, begin_and_settle, rate};
-use crate::report::{Goal, Report};
+use onlyonce_bench_report::{Goal, Report};
 
 const FEW: u64 = 10_000;
 /// How many expire among the others.

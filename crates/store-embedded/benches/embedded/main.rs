@@ -13,11 +13,10 @@
 mod callers;
 mod grown;
 mod raw;
-mod report;
 mod rivals;
 mod sqlite;
 
-use report::Report;
+use onlyonce_bench_report::Report;
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy)]
@@ -50,5 +49,5 @@ fn main() {
     if only.is_none_or(|only| only == "p5") {
         runtime.block_on(grown::measure(effort, &mut report));
     }
-    report.finish();
+    report.finish().expect("the summary is written");
 }

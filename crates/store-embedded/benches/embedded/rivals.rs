@@ -6,8 +6,8 @@ use onlyonce_store_embedded::EmbeddedStore;
 
 use crate::Effort;
 use crate::callers::{CALLERS, rate};
-use crate::report::{Goal, Report};
 use crate::{raw, sqlite};
+use onlyonce_bench_report::{Goal, Report};
 
 pub(crate) async fn measure(effort: Effort, report: &mut Report) {
     let directory = tempfile::tempdir().unwrap();

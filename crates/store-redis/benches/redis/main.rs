@@ -11,11 +11,10 @@
 
 mod callers;
 mod raw;
-mod report;
 mod server;
 mod store;
 
-use report::Report;
+use onlyonce_bench_report::Report;
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy)]
@@ -37,5 +36,5 @@ fn main() {
     if only.is_none_or(|only| only == "p3") {
         runtime.block_on(store::measure(effort, &mut report));
     }
-    report.finish();
+    report.finish().expect("the summary is written");
 }

@@ -12,8 +12,8 @@ use onlyonce_store_redis::RedisStore;
 use crate::Effort;
 use crate::callers::pace;
 use crate::raw::{self, Raw};
-use crate::report::{Goal, Report};
 use crate::server::Server;
+use onlyonce_bench_report::{Goal, Report};
 
 const ANSWER: &[u8] = &[b'a'; 256];
 

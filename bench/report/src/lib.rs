@@ -1,13 +1,30 @@
-//! Rows with a goal beside the figure.
+//! How every program that measures says what it found: a table for people, and rows for `cargo xtask bench`.
+//!
+//! ```no_run
+//! use onlyonce_bench_report::{Goal, Report};
+//! let mut report = Report::default();
+//! // One figure a round; the median counts.
+//! report.add("P1", "with / without", &[0.79, 0.81, 0.80], Goal::AtLeast(0.75));
+//! report.finish().expect("a place to write to");
+//! ```
 
-use std::fs;
 use std::path::PathBuf;
+use std::{fs, io};
 
 use serde::Serialize;
 
+/// What a figure should be.
+#[derive(Debug, Clone, Copy)]
+pub enum Goal {
+    /// It should not be smaller.
+    AtLeast(f64),
+    /// It should not be bigger.
+    AtMost(f64),
+}
+
 /// One figure: a ratio, its goal, and how far the rounds were apart.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
+struct Row {
     row: &'static str,
     case: String,
     ratio: f64,
@@ -16,19 +33,16 @@ pub(crate) struct Row {
     spread: f64,
 }
 
+/// Rows with a goal beside the figure.
 #[derive(Debug, Default)]
-pub(crate) struct Report(Vec<Row>);
-
-/// What a figure should be.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Goal {
-    AtLeast(f64),
-    AtMost(f64),
-}
+pub struct Report(Vec<Row>);
 
 impl Report {
-    /// Adds the median of `figures`, which are one per round.
-    pub(crate) fn add(&mut self, row: &'static str, case: &str, figures: &[f64], goal: Goal) {
+    /// Adds the median of `figures`, one a round.
+    ///
+    /// # Panics
+    /// Without a figure.
+    pub fn add(&mut self, row: &'static str, case: &str, figures: &[f64], goal: Goal) {
         let mut sorted = figures.to_vec();
         sorted.sort_by(f64::total_cmp);
         let ratio = sorted[sorted.len() / 2];
@@ -40,16 +54,17 @@ impl Report {
         self.0.push(Row { row, case: case.into(), ratio, goal, holds, spread });
     }
 
-    pub(crate) fn print(&self) {
+    /// Prints the table, and writes the rows to the file named by `ONLYONCE_BENCH_SUMMARY`
+    /// (`target/bench/summary.json` if there is none).
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn finish(&self) -> io::Result<()> {
         println!("{:<4} {:<58} {:>9} {:>9} {:>7} {:>9}", "row", "case", "figure", "goal", "holds", "spread");
         for Row { row, case, ratio, goal, holds, spread } in &self.0 {
             let holds = if *holds { "yes" } else { "NO" };
             println!("{row:<4} {case:<58} {ratio:>9.2} {goal:>9} {holds:>7} {spread:>9.2}");
         }
-    }
-
-    pub(crate) fn write(&self) -> std::io::Result<()> {
-        // Told by `cargo xtask bench`, which gathers the rows of several programs.
         let file = std::env::var_os("ONLYONCE_BENCH_SUMMARY")
             .map_or_else(|| "target/bench/summary.json".into(), PathBuf::from);
         if let Some(folder) = file.parent() {
