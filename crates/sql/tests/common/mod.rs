@@ -20,6 +20,9 @@ fn url_in(variable: &str) -> String {
     })
 }
 
+/// Names the file of SQLite to a process that a test starts.
+pub(crate) const SQLITE_FILE: &str = "ONLYONCE_TEST_SQLITE_FILE";
+
 /// A database that tests run on.
 pub(crate) trait Served: Database {
     fn url() -> String;
@@ -41,7 +44,10 @@ impl Served for Sqlite {
     /// One file for each test: there is one writer at a time, and tests run beside each other.
     fn url() -> String {
         static FILE: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
-        let file = FILE.get_or_init(|| tempfile::tempdir().unwrap().keep().join("once.db"));
+        // A process that a test starts works on the same file.
+        let given = || std::env::var_os(SQLITE_FILE).map(PathBuf::from);
+        let file = FILE
+            .get_or_init(|| given().unwrap_or_else(|| tempfile::tempdir().unwrap().keep().join("once.db")));
         format!("sqlite://{}", file.display())
     }
 }

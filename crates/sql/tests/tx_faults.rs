@@ -1,0 +1,440 @@
+//! What may fail, fails: connections, commits, processes. One effect a key, and the key always resolves by itself.
+#![cfg(all(unix, feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
+mod common;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::*;
+use onlyonce_core::{ErrorKind, Idempotency, Refusal, Settings, StateKind};
+use onlyonce_sql::{CrashPoint, InTransaction as _, MySql, Postgres, SqlStore, Sqlite, Tx};
+use onlyonce_testkit::{FaultProxy, NetFault};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn engine<DB: Effects>(store: &SqlStore<DB>) -> Idempotency {
+    let settings = Settings { wait: LONG, ..Settings::default() };
+    store.same_transaction().settings(settings).build().unwrap()
+}
+
+async fn pay<DB: Effects>(once: &Idempotency, table: &str, key: &str, size: usize) -> Result<String, No> {
+    let (table, name) = (table.to_owned(), key.to_owned());
+    once.call("pay", key)
+        .in_transaction(move |mut tx: Tx<DB>| async move {
+            DB::effect(&mut tx, &table, &name).await;
+            Ok(format!("paid {} {}", rand::random::<u64>(), "x".repeat(size)))
+        })
+        .await
+}
+
+/// Retries, as a client does; never is it told that nobody knows.
+async fn insist<DB: Effects>(once: &Idempotency, table: &str, key: &str, size: usize) -> String {
+    for _ in 0..20 {
+        match pay::<DB>(once, table, key, size).await {
+            Ok(answer) => return answer,
+            Err(No::Refused(Refusal::Store(error))) if error.kind() != ErrorKind::Rejected => {}
+            Err(No::Refused(Refusal::InProgress { .. })) => {}
+            Err(other) => panic!("{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{key} did not resolve")
+}
+
+/// The database behind a proxy, with a pool of its own.
+async fn behind<DB: Effects>(table: &str) -> (FaultProxy, SqlStore<DB>) {
+    let url = DB::url();
+    let at = url.find('@').unwrap() + 1;
+    let end = at + url[at..].find('/').unwrap();
+    let proxy = FaultProxy::start(&url[at..end]).await.unwrap();
+    let through = format!("{}127.0.0.1:{}{}", &url[..at], proxy.port(), &url[end..]);
+    let store = SqlStore::<DB>::builder(through).table(table).open().await.unwrap();
+    (proxy, store)
+}
+
+async fn world<DB: Effects>() -> (String, SqlStore<DB>) {
+    let table = table();
+    let store = open_table::<DB>(&table).await;
+    DB::make(store.pool(), &table).await;
+    (table, store)
+}
+
+/// What settles and commits a small answer. Not just COMMIT: a transaction begins with READ COMMITTED.
+const SETTLE: &str = "COMMIT AND CHAIN";
+const LOST_REQUEST: NetFault = NetFault::ResetRequest { after: 0 };
+const LOST_REPLY: NetFault = NetFault::ResetReply { after: 0 };
+
+async fn a_connection_that_dies_at_any_step<DB: Effects>(begin: &str) {
+    let (table, store) = world::<DB>().await;
+    let (insert, effect) = (format!("INSERT INTO {table}"), format!("INSERT INTO effects_{table}"));
+    let steps = [begin, insert.as_str(), effect.as_str(), SETTLE];
+    for (n, step) in steps.into_iter().enumerate() {
+        for (m, fault) in [LOST_REQUEST, LOST_REPLY, NetFault::HalfCloseReply].into_iter().enumerate() {
+            let (proxy, through) = behind::<DB>(&table).await;
+            let once = engine(&through);
+            let key = format!("k{n}{m}");
+            proxy.when(step.as_bytes(), fault);
+            let first = insist::<DB>(&once, &table, &key, 0).await;
+            assert_eq!(proxy.traffic().faults, 1, "{step:?} was never sent");
+            let again = insist::<DB>(&engine(&store), &table, &key, 0).await;
+            assert_eq!(first, again, "{step} {fault:?}");
+            assert_eq!(DB::count(store.pool(), &table, &key).await, 1, "{step} {fault:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_dies_at_any_step_on_mysql() {
+    a_connection_that_dies_at_any_step::<MySql>("START TRANSACTION").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_dies_at_any_step_on_postgres() {
+    a_connection_that_dies_at_any_step::<Postgres>("BEGIN").await;
+}
+
+/// The reply to a COMMIT is lost: the caller gets its answer all the same, at the first try.
+async fn a_lost_reply_to_a_commit_is_resolved_by_claiming_again<DB: Effects>(commit: &[u8]) {
+    let (table, store) = world::<DB>().await;
+    let (proxy, through) = behind::<DB>(&table).await;
+    let once = engine(&through);
+    // A small answer is committed by the message that settles it, a large one by a message of its own.
+    for (key, size, commit) in [("small", 0, SETTLE.as_bytes()), ("large", 30_000, commit)] {
+        proxy.when(commit, LOST_REPLY);
+        let first = pay::<DB>(&once, &table, key, size).await.expect("committed, and found out");
+        let again = pay::<DB>(&engine(&store), &table, key, size).await.unwrap();
+        assert_eq!(first, again);
+        assert_eq!(DB::count(store.pool(), &table, key).await, 1);
+    }
+    assert_eq!(proxy.traffic().faults, 2);
+    // The request is lost: nothing was committed, the caller is told so, and its retry runs.
+    proxy.when(SETTLE.as_bytes(), LOST_REQUEST);
+    let lost = pay::<DB>(&once, &table, "lost", 0).await;
+    let Err(No::Refused(Refusal::Store(error))) = lost else { panic!("{lost:?}") };
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert_eq!(DB::count(store.pool(), &table, "lost").await, 0);
+    insist::<DB>(&once, &table, "lost", 0).await;
+    assert_eq!(DB::count(store.pool(), &table, "lost").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_to_a_commit_on_mysql() {
+    a_lost_reply_to_a_commit_is_resolved_by_claiming_again::<MySql>(b"\x03COMMIT").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_to_a_commit_on_postgres() {
+    a_lost_reply_to_a_commit_is_resolved_by_claiming_again::<Postgres>(b"COMMIT\0").await;
+}
+
+/// The server ends the connection while the handler runs, and the handler does not notice.
+async fn a_killed_connection<DB: Effects>(kill_itself: &'static str) {
+    let (table, store) = world::<DB>().await;
+    let once = engine(&store);
+    let name = table.clone();
+    let killed = once
+        .call("pay", "k")
+        .in_transaction(move |mut tx: Tx<DB>| async move {
+            DB::effect(&mut tx, &name, "k").await;
+            let killed = std::panic::AssertUnwindSafe(DB::say(&mut tx, kill_itself));
+            let _ = futures_util::FutureExt::catch_unwind(killed).await;
+            Ok("paid".to_owned())
+        })
+        .await;
+    assert!(matches!(killed, Err(No::Refused(Refusal::Store(_)))), "{killed:?}");
+    assert_eq!(DB::count(store.pool(), &table, "k").await, 0);
+    insist::<DB>(&once, &table, "k", 0).await;
+    assert_eq!(DB::count(store.pool(), &table, "k").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_connection_on_mysql() {
+    a_killed_connection::<MySql>("KILL CONNECTION_ID()").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_connection_on_postgres() {
+    a_killed_connection::<Postgres>("SELECT pg_terminate_backend(pg_backend_pid())").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_transaction_of_a_dead_host_frees_its_key() {
+    let (table, store) = world::<Postgres>().await;
+    let (proxy, through) = behind::<Postgres>(&table).await;
+    let once = through.same_transaction().idle_timeout(Duration::from_secs(1)).build().unwrap();
+    let name = table.clone();
+    let dead = tokio::spawn(once.call("pay", "k").in_transaction(move |mut tx: Tx<Postgres>| async move {
+        Postgres::effect(&mut tx, &name, "k").await;
+        std::future::pending::<()>().await;
+        Ok::<_, No>(String::new())
+    }));
+    while Postgres::count(store.pool(), &table, "k").await == 0 && proxy.traffic().exchanges < 8 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // From here on it is as if its host had lost power: the server hears nothing, not even the end.
+    proxy.black_hole();
+    insist::<Postgres>(&engine(&store), &table, "k", 0).await;
+    assert_eq!(Postgres::count(store.pool(), &table, "k").await, 1);
+    dead.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_commit_fails_the_answer_does_not_go_out() {
+    let (table, store) = world::<Postgres>().await;
+    let parent = format!("parent_{table}");
+    let make = format!(
+        "CREATE TABLE {parent} (id BIGINT PRIMARY KEY); ALTER TABLE effects_{table} ADD parent BIGINT \
+         REFERENCES {parent} DEFERRABLE INITIALLY DEFERRED"
+    );
+    Postgres::say_on(store.pool(), &make).await;
+    let once = engine(&store);
+    for (key, size) in [("small", 0), ("large", 30_000)] {
+        let break_it = format!("INSERT INTO effects_{table} (name, parent) VALUES ('{key}', 7)");
+        let broken = once
+            .call("pay", key)
+            .in_transaction(move |mut tx: Tx<Postgres>| async move {
+                Postgres::say(&mut tx, &break_it).await;
+                Ok("paid".repeat(size))
+            })
+            .await;
+        let Err(No::Refused(Refusal::Store(error))) = broken else { panic!("{broken:?}") };
+        assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
+        assert_eq!(Postgres::count(store.pool(), &table, key).await, 0);
+        let id = once.call("pay", key).record_id().unwrap();
+        assert!(once.outcome(&id).await.unwrap().is_none(), "nothing is left of it");
+        insist::<Postgres>(&once, &table, key, 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_swallows_an_error_commits_nothing() {
+    let (table, store) = world::<Postgres>().await;
+    let once = engine(&store);
+    let name = table.clone();
+    let swallowed = once
+        .call("pay", "k")
+        .in_transaction(move |mut tx: Tx<Postgres>| async move {
+            Postgres::effect(&mut tx, &name, "k").await;
+            let _ = sqlx::query("SELECT 1 / 0").execute(&mut *tx).await;
+            Ok("paid".to_owned())
+        })
+        .await;
+    assert!(matches!(swallowed, Err(No::Refused(Refusal::Store(_)))), "{swallowed:?}");
+    assert_eq!(Postgres::count(store.pool(), &table, "k").await, 0);
+    insist::<Postgres>(&once, &table, "k", 0).await;
+}
+
+/// Two calls lock the same rows in opposite order: one gives way, is told so, and its retry runs.
+async fn a_deadlock_of_handlers<DB: Effects>() {
+    let (table, store) = world::<DB>().await;
+    for name in ["a", "b"] {
+        DB::say_on(store.pool(), &format!("INSERT INTO effects_{table} (name) VALUES ('row {name}')")).await;
+    }
+    DB::say_on(store.pool(), &format!("CREATE INDEX name_{table} ON effects_{table} (name)")).await;
+    let once = engine(&store);
+    let both = std::sync::Arc::new(tokio::sync::Barrier::new(2));
+    let cross = |key: &'static str, first: &'static str, second: &'static str| {
+        let (table, both, once) = (table.clone(), both.clone(), once.clone());
+        tokio::spawn(async move {
+            for attempt in 0..10 {
+                let (table, both) = (table.clone(), both.clone());
+                let ran = once
+                    .call("pay", key)
+                    .in_transaction(move |mut tx: Tx<DB>| async move {
+                        let lock = |row: &str| {
+                            format!("UPDATE effects_{table} SET name = name WHERE name = 'row {row}'")
+                        };
+                        let (first, second) = (lock(first), lock(second));
+                        DB::say(&mut tx, &first).await;
+                        if attempt == 0 {
+                            both.wait().await;
+                        }
+                        DB::say(&mut tx, &second).await;
+                        DB::effect(&mut tx, &table, key).await;
+                        Ok("paid".to_owned())
+                    })
+                    .await;
+                match ran {
+                    Ok(answer) => return (attempt, answer),
+                    Err(No::Refused(Refusal::Store(_))) => {}
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            panic!("{key} did not resolve")
+        })
+    };
+    let (one, other) = (cross("k1", "a", "b"), cross("k2", "b", "a"));
+    let attempts = one.await.unwrap().0 + other.await.unwrap().0;
+    assert!(attempts >= 1, "there was no deadlock: nothing was shown");
+    assert_eq!(DB::wrong(store.pool(), &table).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadlock_of_handlers_on_mysql() {
+    a_deadlock_of_handlers::<MySql>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadlock_of_handlers_on_postgres() {
+    a_deadlock_of_handlers::<Postgres>().await;
+}
+
+/// The happy path costs no more round trips than the bare transaction and one for the claim.
+async fn a_call_costs_round_trips<DB: Effects>(most: u64) {
+    let (table, _) = world::<DB>().await;
+    let (proxy, through) = behind::<DB>(&table).await;
+    let once = engine(&through);
+    for n in 0..5 {
+        pay::<DB>(&once, &table, &format!("warm{n}"), 0).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let before = proxy.traffic().exchanges;
+    for n in 0..10 {
+        pay::<DB>(&once, &table, &format!("k{n}"), 0).await.unwrap();
+        // The connection goes back to its pool meanwhile.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let each = (proxy.traffic().exchanges - before) / 10;
+    // BEGIN, claim, the handler's own statement, settle + COMMIT, and what the pool does by itself.
+    assert!((4..=most).contains(&each), "{each} round trips");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_costs_four_round_trips_and_the_pools_own_on_mysql() {
+    a_call_costs_round_trips::<MySql>(6).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_costs_four_round_trips_and_the_pools_own_on_postgres() {
+    a_call_costs_round_trips::<Postgres>(5).await;
+}
+
+/// What a child process is told.
+const CHILD: &str = "ONLYONCE_TX_CHILD";
+
+fn child<DB: Effects>(test: &str, task: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, task);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Some(file) = DB::url().strip_prefix("sqlite://") {
+        command.env(SQLITE_FILE, file);
+    }
+    command
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.unwrap().block_on(work)
+}
+
+/// The process dies at each named point; whoever comes next finishes.
+fn a_process_that_dies<DB: Effects>(test: &str) {
+    if let Ok(table) = std::env::var(CHILD) {
+        block_on(async {
+            let store = SqlStore::<DB>::builder(DB::url()).table(&*table).open().await.unwrap();
+            let once = engine(&store);
+            if std::env::var(CrashPoint::VARIABLE).is_ok_and(|point| point == CrashPoint::Refused.name()) {
+                let refuse = once.call("pay", "refused").in_transaction(|mut tx: Tx<DB>| async move {
+                    DB::effect(&mut tx, &table, "refused").await;
+                    Err::<String, _>(No::SoldOut)
+                });
+                let _ = refuse.await;
+            } else {
+                let key = std::env::var(CrashPoint::VARIABLE).unwrap();
+                let _ = pay::<DB>(&once, &table, &key, 0).await;
+            }
+        });
+        return;
+    }
+    let (table, store) = block_on(world::<DB>());
+    for point in CrashPoint::ALL {
+        let mut victim = child::<DB>(test, &table);
+        let died = victim.env(CrashPoint::VARIABLE, point.name()).status().unwrap();
+        assert!(!died.success(), "it did not come to {point:?}");
+        block_on(async {
+            let fresh = SqlStore::<DB>::builder(DB::url()).table(&*table).open().await.unwrap();
+            let answer = insist::<DB>(&engine(&fresh), &table, point.name(), 0).await;
+            let again = insist::<DB>(&engine(&fresh), &table, point.name(), 0).await;
+            assert_eq!(answer, again);
+            assert_eq!(DB::count(fresh.pool(), &table, point.name()).await, 1, "{point:?}");
+        });
+    }
+    drop(store);
+}
+
+#[test]
+fn a_process_that_dies_at_each_point_on_mysql() {
+    a_process_that_dies::<MySql>("a_process_that_dies_at_each_point_on_mysql");
+}
+
+#[test]
+fn a_process_that_dies_at_each_point_on_postgres() {
+    a_process_that_dies::<Postgres>("a_process_that_dies_at_each_point_on_postgres");
+}
+
+#[test]
+fn a_process_that_dies_at_each_point_on_sqlite() {
+    a_process_that_dies::<Sqlite>("a_process_that_dies_at_each_point_on_sqlite");
+}
+
+/// Four processes, a hundred keys, a hundred duplicates each.
+fn four_processes<DB: Effects>(test: &str, keys: usize, duplicates: usize) {
+    if let Ok(table) = std::env::var(CHILD) {
+        block_on(async {
+            let store = SqlStore::<DB>::builder(DB::url()).table(&*table).open().await.unwrap();
+            let once = engine(&store);
+            let callers: Vec<_> = (0..duplicates / 4)
+                .map(|caller| {
+                    let (once, table) = (once.clone(), table.clone());
+                    tokio::spawn(async move {
+                        for n in 0..keys {
+                            // Each in an order of its own.
+                            let key = format!("k{}", (n * 7 + caller * 13) % keys);
+                            insist::<DB>(&once, &table, &key, 0).await;
+                        }
+                    })
+                })
+                .collect();
+            for caller in callers {
+                caller.await.unwrap();
+            }
+        });
+        return;
+    }
+    let (table, store) = block_on(world::<DB>());
+    let processes: Vec<_> = (0..4).map(|_| child::<DB>(test, &table).spawn().unwrap()).collect();
+    for mut process in processes {
+        assert!(process.wait().unwrap().success(), "a process did not get all its answers");
+    }
+    block_on(async {
+        let fresh = SqlStore::<DB>::builder(DB::url()).table(&*table).open().await.unwrap();
+        assert_eq!(DB::wrong(fresh.pool(), &table).await, 0, "a key has more than one effect");
+        for n in 0..keys {
+            assert_eq!(DB::count(fresh.pool(), &table, &format!("k{n}")).await, 1);
+        }
+        let counts = onlyonce_core::Inspect::count(&fresh).await.unwrap();
+        assert_eq!(counts.get(&StateKind::Completed).copied(), Some(keys as u64), "{counts:?}");
+    });
+    drop(store);
+}
+
+#[test]
+fn a_hundred_keys_by_a_hundred_duplicates_over_four_processes_on_mysql() {
+    four_processes::<MySql>("a_hundred_keys_by_a_hundred_duplicates_over_four_processes_on_mysql", 100, 100);
+}
+
+#[test]
+fn a_hundred_keys_by_a_hundred_duplicates_over_four_processes_on_postgres() {
+    four_processes::<Postgres>(
+        "a_hundred_keys_by_a_hundred_duplicates_over_four_processes_on_postgres",
+        100,
+        100,
+    );
+}
+
+#[test]
+fn twenty_keys_by_twenty_duplicates_over_four_processes_on_sqlite() {
+    four_processes::<Sqlite>("twenty_keys_by_twenty_duplicates_over_four_processes_on_sqlite", 20, 20);
+}
