@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 fn programs(options: &Options, workspace: &Workspace) -> Vec<Cmd> {
     let mut programs = vec![Cmd::cargo("run --release --package onlyonce-bench --")];
     for package in PACKAGES.iter().filter(|package| workspace.has_benches(package)) {
-        programs.push(Cmd::cargo("bench --package").args([*package, "--bench", "*", "--"]));
+        programs.push(Cmd::cargo("bench --all-features --package").args([*package, "--bench", "*", "--"]));
     }
     if options.peers {
         programs.push(Cmd::cargo("run --release --manifest-path bench/peers/Cargo.toml --"));

@@ -40,7 +40,7 @@
 //! [`derive(Classify)`](derive@Classify); `embedded` for a durable store on one machine; `redis` (and `redis-tls`) for a store
 //! that many processes share; `id` (and `id-redis`) for ids that do not collide; `consumer-lapin`,
 //! `consumer-nats` and `consumer-kafka` for message consumers; `mysql`, `postgres` and `sqlite` for the guards
-//! in `sql`.
+//! in `sql`; `locks` for distributed locks in `lock`.
 
 #[cfg(feature = "consumer")]
 pub use onlyonce_consumer as consumer;

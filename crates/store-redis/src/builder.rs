@@ -101,6 +101,15 @@ impl Builder {
         self
     }
 
+    /// As [`open`](Self::open), for [locks](crate::RedisLocks).
+    ///
+    /// # Errors
+    /// See [`OpenError`], whose text says what to do.
+    #[cfg(feature = "locks")]
+    pub async fn open_locks(self) -> Result<crate::RedisLocks, OpenError> {
+        Ok(self.open().await?.locks())
+    }
+
     /// Connects, looks at the server, and listens for changes.
     ///
     /// # Errors
@@ -145,7 +154,20 @@ impl Builder {
             Checked::Failed(fault) => not_reached(&address, fault.cause().clone()),
         })?;
         let wakes = Wakes::listen(listeners, keys.channel(), connect);
+        let (link, wakes) = (Arc::new(link), Arc::new(wakes));
         Ok(RedisStore { link, keys, wakes, replicas: self.replicas, swept: Swept::default(), address })
+    }
+}
+
+/// The way to one server, and its address without user and password.
+#[cfg(feature = "locks")]
+pub(crate) fn single(url: &str) -> Result<(Finder, String), OpenError> {
+    match Target::parse(url)? {
+        Target::Single(info) => {
+            let address = info.addr().to_string();
+            Ok((at(*info, &address)?, address))
+        }
+        _ => Err(OpenError::url("a node of RedLock is one server, named by redis:// or rediss://")),
     }
 }
 

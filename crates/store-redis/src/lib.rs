@@ -36,7 +36,7 @@
 //! to who waits goes to every node, which is why it is only sent for records that somebody waits for; and while a slot moves,
 //! new calls of its records wait for the end of the move, up to 2.5 s.
 //!
-//! Features: `tls` for `rediss://`.
+//! Features: `tls` for `rediss://`; `locks` for locks, RedLock and a counter of first times.
 
 mod builder;
 mod cache;
@@ -46,6 +46,8 @@ mod index;
 mod inspect;
 mod keys;
 mod link;
+#[cfg(feature = "locks")]
+pub mod lock;
 mod open_error;
 mod replicas;
 mod reply;
@@ -60,5 +62,7 @@ mod wakes;
 pub use builder::Builder;
 pub use cache::RedisCache;
 pub use checks::Concern;
+#[cfg(feature = "locks")]
+pub use lock::{OnceCounter, RedLock, RedLockBuilder, RedisLocks};
 pub use open_error::OpenError;
 pub use store::RedisStore;

@@ -1,6 +1,7 @@
 //! The store itself: what callers hold.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,9 +34,9 @@ use crate::wakes::Wakes;
 /// # Ok(()) }
 /// ```
 pub struct RedisStore {
-    pub(crate) link: Link,
+    pub(crate) link: Arc<Link>,
     pub(crate) keys: Keys,
-    pub(crate) wakes: Wakes,
+    pub(crate) wakes: Arc<Wakes>,
     pub(crate) replicas: Option<Replicas>,
     pub(crate) swept: Swept,
     pub(crate) address: String,
@@ -69,6 +70,13 @@ impl RedisStore {
     /// The driver may retry on it unseen, so every failure counts as "may have happened".
     pub fn from_cluster_connection(connection: ClusterConnection) -> Builder {
         Builder::cluster(connection)
+    }
+
+    /// Locks on the same connections, under the same prefix.
+    #[cfg(feature = "locks")]
+    #[must_use]
+    pub fn locks(&self) -> crate::RedisLocks {
+        crate::RedisLocks::of(self)
     }
 
     async fn run(

@@ -95,13 +95,14 @@ fn named(node: &str) -> Result<&str, OpenError> {
 }
 
 fn info(scheme: &str, rest: &str) -> Result<ConnectionInfo, OpenError> {
+    #[cfg(not(feature = "tls"))]
     if scheme == "rediss" {
-        if !cfg!(feature = "tls") {
-            return Err(OpenError::NotSupported {
-                what: "TLS; build with the feature `tls` (`redis-tls` of onlyonce)",
-            });
-        }
-        #[cfg(feature = "tls")]
+        return Err(OpenError::NotSupported {
+            what: "TLS; build with the feature `tls` (`redis-tls` of onlyonce)",
+        });
+    }
+    #[cfg(feature = "tls")]
+    if scheme == "rediss" {
         // An error means that the program has chosen a provider already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }

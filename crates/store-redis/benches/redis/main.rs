@@ -1,4 +1,5 @@
-//! The Redis store as ratios, against the driver that sends the same commands on the same kind of connection (P3).
+//! The Redis store as ratios, against the driver that sends the same commands on the same kind of connection (P3), and
+//! locks against the raw commands and PING (P6, with the feature `locks`).
 //!
 //! `cargo bench -p onlyonce-store-redis` starts a private redis-server, prints a table, one JSON row a line, and writes the rows
 //! as an array to the file named by `ONLYONCE_BENCH_SUMMARY`. `--quick` takes shorter rounds; `--only p3` leaves others out.
@@ -10,6 +11,8 @@
 )]
 
 mod callers;
+#[cfg(feature = "locks")]
+mod locks;
 mod raw;
 mod server;
 mod store;
@@ -35,6 +38,10 @@ fn main() {
     let mut report = Report::default();
     if only.is_none_or(|only| only == "p3") {
         runtime.block_on(store::measure(effort, &mut report));
+    }
+    #[cfg(feature = "locks")]
+    if only.is_none_or(|only| only == "p6") {
+        runtime.block_on(locks::measure(effort, &mut report));
     }
     report.finish().expect("the summary is written");
 }
