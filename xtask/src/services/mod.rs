@@ -31,6 +31,7 @@ const PACKAGES: &[&str] = &[
     "onlyonce-sql",
     "onlyonce-id",
     "onlyonce-consumer",
+    "onlyonce-examples",
 ];
 
 /// Starts the servers that tests need, leaves them running, and prints the variables that name them.
