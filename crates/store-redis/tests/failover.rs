@@ -62,7 +62,7 @@ async fn scenario_16_a_failover_that_loses_the_record_lets_the_call_run_again_an
     let store = Arc::new(open(watched.url(), &prefix()).await);
     let (once, effects) = (engine(store.clone(), Settings::default()), Ledger::in_memory());
     let kept = call(&once, "kept", &effects).await.unwrap();
-    assert_eq!(watched.servers[0].ask("wait 1 5000").trim(), "1");
+    watched.servers[0].has_told(&watched.servers[1]).await;
     part(&watched.servers[0], &watched.servers[1]).await;
     let first = call(&once, "lost", &effects).await.unwrap();
     assert_eq!(call(&once, "lost", &effects).await.unwrap(), first, "until then it is replayed");
@@ -175,7 +175,7 @@ async fn scenario_21_a_fence_falls_only_if_the_record_is_lost_and_the_clock_is_b
         retain: Duration::from_secs(7200),
     };
     assert_eq!(old.settle(&kept, &before_kept, &free).await.unwrap(), Settled::Applied);
-    assert_eq!(primary.ask("wait 1 5000").trim(), "1");
+    primary.has_told(&behind).await;
     part(&primary, &behind).await;
     let before_lost = begin(&old, &lost).await.unwrap().unwrap();
 
@@ -204,7 +204,8 @@ async fn a_primary_of_a_cluster_that_dies_is_followed_by_its_replica_with_what_i
     let id = id();
     let attempt = begin(&store, &id).await.unwrap().unwrap();
     let holder = cluster.holder(&key(&prefix, id));
-    assert_eq!(cluster.nodes[holder].ask("wait 1 5000").trim(), "1");
+    let [replica] = cluster.replicas_of(holder)[..] else { panic!("not one replica") };
+    cluster.nodes[holder].has_told(&cluster.nodes[replica]).await;
     cluster.nodes[holder].kill();
     let clock = Instant::now();
     let taken = loop {

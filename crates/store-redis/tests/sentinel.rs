@@ -30,7 +30,7 @@ async fn after_a_failover_the_new_primary_is_found_without_a_restart() {
     let store = open(watched.url(), &prefix()).await;
     let (id, other) = (id(), id());
     let attempt = begin(&store, &id).await.unwrap().unwrap();
-    assert_eq!(watched.servers[0].ask("wait 1 5000").trim(), "1", "the replica has it");
+    watched.servers[0].has_told(&watched.servers[1]).await;
 
     watched.servers[0].kill();
     let failed = store.get(&id).await.unwrap_err().kind();
@@ -51,7 +51,7 @@ async fn an_old_primary_that_was_frozen_is_left_when_it_is_a_replica() {
     let store = patient.response_timeout(Duration::from_millis(500)).open().await.unwrap();
     let id = id();
     begin(&store, &id).await.unwrap().unwrap();
-    assert_eq!(watched.servers[0].ask("wait 1 5000").trim(), "1");
+    watched.servers[0].has_told(&watched.servers[1]).await;
     watched.servers[0].freeze();
     watched.leads(1).await;
     watched.servers[0].thaw();

@@ -53,6 +53,17 @@ impl Redis {
         replica
     }
 
+    /// Waits until the replica has all that this one has. (A `WAIT` would not do: it is about the writes of its own connection.)
+    pub(crate) async fn has_told(&self, replica: &Self) {
+        let offset = |server: &Self, name: &str| {
+            let info = server.ask("info replication");
+            info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+        };
+        let told = offset(self, "master_repl_offset:").expect("every server says how far it is");
+        until("the replica has it", || offset(replica, "slave_repl_offset:").is_some_and(|at| at >= told))
+            .await;
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -237,7 +248,9 @@ impl OwnCluster {
 
     /// The number of the node that holds this key.
     pub(crate) fn holder(&self, key: &str) -> usize {
-        let slot: u16 = self.nodes[0].ask(&format!("cluster keyslot {key}")).trim().parse().unwrap();
+        // Some node may be dead.
+        let slots = self.nodes.iter().map(|node| node.ask(&format!("cluster keyslot {key}")));
+        let slot: u16 = slots.filter_map(|said| said.trim().parse().ok()).next().expect("some node lives");
         let holds = |node: &Redis| {
             let nodes = node.ask("cluster nodes");
             let me = nodes.lines().find(|line| line.contains("myself")).unwrap_or_default().to_owned();
