@@ -1,0 +1,59 @@
+//! An HTTP client whose retries are safe.
+//!
+//! ```no_run
+//! # async fn pay() -> Result<(), Box<dyn std::error::Error>> {
+//! use onlyonce_client::{OnlyOnce, OutcomeUnknown};
+//! use reqwest_middleware::ClientBuilder;
+//!
+//! let client = ClientBuilder::new(onlyonce_client::http().build()?).with(OnlyOnce::new()).build();
+//! match client.post("http://localhost:8080/payments").body("{\"amount\":100}").send().await {
+//!     Ok(answer) => println!("{}", answer.status()),
+//!     Err(error) => match OutcomeUnknown::of(&error) {
+//!         Some(unknown) => println!("keep this, and retry with it later: {}", unknown.key()),
+//!         None => return Err(error.into()), // it was never sent
+//!     },
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! ```text
+//!  call ─▶ one key, for good ─▶ attempt ─▶ an answer ──────────────────────────▶ Ok(response)
+//!              ▲                   │
+//!              │                   ├ never sent, 408, 425, 429, 409 in progress,
+//!              │                   │ time-out, reset, 5xx: the same key again
+//!              └── full jitter, ◀──┘            │
+//!                  Retry-After        attempts, time or retry allowance used up
+//!                                               │
+//!                        nothing can have happened ─▶ the last answer or error, as it is
+//!                        it may have happened ─▶ the outcome query ─▶ the stored answer, or OutcomeUnknown with the key
+//! ```
+//!
+//! It works with every server that takes an idempotency key: onlyonce, Stripe, and those like them. A request that has a key
+//! already keeps it.
+//!
+//! Features: `tls` for `https://` by rustls with ring. Without it, `reqwest` does what its own features say.
+
+mod allowance;
+mod builder;
+mod middleware;
+mod outcome;
+mod pause;
+mod peek;
+mod unknown;
+mod verdict;
+
+/// A `reqwest` client to put the middleware on, with ring for TLS if the feature `tls` is on. (A client that is built without a
+/// provider for TLS panics; this is the place where it is chosen.)
+#[must_use]
+pub fn http() -> reqwest::ClientBuilder {
+    #[cfg(feature = "tls")]
+    // An error means that the program has chosen a provider already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+}
+
+pub use builder::{Builder, OutcomeQuery};
+pub use middleware::{CallKey, OnlyOnce};
+pub use reqwest;
+pub use reqwest_middleware;
+pub use unknown::{OutcomeUnknown, ServerSays};
