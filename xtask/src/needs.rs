@@ -15,11 +15,15 @@ pub(crate) struct Need {
     why: &'static str,
 }
 
-pub(crate) const TESTS: &[Need] = &[Need {
-    program: "cc",
-    packages: &["gcc", "libc6-dev"],
-    why: "the fault injection tests compile a small library",
-}];
+pub(crate) const TESTS: &[Need] = &[
+    Need {
+        program: "cc",
+        packages: &["gcc", "libc6-dev"],
+        why: "the fault injection tests compile a small library",
+    },
+    Need { program: "chromium", packages: &["chromium"], why: "the tests of forms drive a real browser" },
+    Need { program: "chromedriver", packages: &["chromium-driver"], why: "the browser is driven by it" },
+];
 
 /// What the private servers need; see `services`.
 pub(crate) const SERVERS: &[Need] = &[

@@ -122,6 +122,21 @@ impl Idempotency {
         })
     }
 
+    /// What came before this call, without starting it: for calls that may no longer run. `None` if it was never made, or
+    /// was released.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn prior(&self, id: &RecordId, intent: &Intent) -> Result<Option<Prior>, StoreError> {
+        let found = self.engine.runner.get(id).await?;
+        let made = found.filter(|snapshot| snapshot.state.kind() != StateKind::Released);
+        Ok(made.map(|snapshot| Prior::judge(&snapshot, intent)))
+    }
+
+    pub(crate) fn store_and_clock(&self) -> (&Arc<dyn Store>, &Arc<dyn Clock>) {
+        (&self.engine.store, &self.engine.clock)
+    }
+
     /// What became of a call: for a caller whose request timed out.
     ///
     /// # Errors

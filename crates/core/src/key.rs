@@ -109,6 +109,13 @@ impl Scope {
     }
 }
 
+impl Scope {
+    /// The bytes that tell scopes apart, for digests.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_empty() { "Scope(shared)" } else { "Scope(<hidden>)" })
@@ -142,6 +149,11 @@ impl Operation {
     #[must_use]
     pub fn http(method: &str, path: &str) -> Self {
         Self::from_parts(&[method, path])
+    }
+
+    /// The bytes that tell operations apart, for digests.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 
     fn from_parts(parts: &[&str]) -> Self {

@@ -50,6 +50,7 @@ mod settings;
 mod state_machine;
 mod store;
 mod tiered;
+pub mod token;
 mod tracked;
 mod unstoppable;
 mod value;

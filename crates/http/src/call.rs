@@ -7,20 +7,22 @@ use http::header::HeaderValue;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
+use onlyonce_core::token::Checked;
 use onlyonce_core::{
-    Fingerprint, Hash16, Intent, Key, Label, Operation, Permit, RecordId, Scope, Unstoppable,
+    Fingerprint, Hash16, Intent, Key, Label, Operation, Permit, RecordId, Refusal, Scope, Settings, Unstoppable,
 };
 use tower_service::Service;
 
+use crate::audience::Audience;
 use crate::body::{self, Read, RequestBody, ResponseBody};
 use crate::exchange::Exchange;
 use crate::key::KeyFrom;
-use crate::language::Language;
 use crate::layer::Shared;
 use crate::meter::{Meter, Tally};
 use crate::options::MissingKey;
 use crate::problem::{Problem, ProblemKind};
 use crate::routes::{self, Route};
+use crate::token::{Found, TokenRule};
 
 /// A request that may have a key, and the service that would answer it.
 pub(crate) struct Call<S> {
@@ -39,7 +41,7 @@ pub(crate) fn refuse<R>(
     problem: Problem,
 ) -> Response<ResponseBody<R>> {
     Meter::new(&routes::label(route, parts)).count(Tally::Problem(problem.name()));
-    problem.respond(Language::of(&parts.headers), &shared.docs)
+    problem.respond(Audience::of(&parts.headers), &shared.docs)
 }
 
 /// What is to be done with a request whose body was read.
@@ -106,6 +108,9 @@ impl<S> Call<S> {
             Ok(body) => body,
             Err(problem) => return Prepared::Refuse(problem),
         };
+        if let Some(rule) = self.route.options.token.clone() {
+            return self.prepare_token(&rule, body).await;
+        }
         let key = match early.map_or_else(|| self.key_in(&body), |key| Ok(Some(key))) {
             Ok(Some(key)) => key,
             Ok(None) if self.route.options.missing_key == MissingKey::Pass => return Prepared::Pass(body),
@@ -116,7 +121,10 @@ impl<S> Call<S> {
             return Prepared::Refuse(Problem::new(ProblemKind::ScopeMissing));
         };
         let exchange = match self.fingerprint(&body) {
-            Ok(fingerprint) => Box::new(self.exchange(key, &scope, fingerprint)),
+            Ok(fingerprint) => {
+                let settings = Arc::clone(self.route.once.settings());
+                Box::new(self.exchange(key, &scope, fingerprint, settings))
+            }
             Err(problem) => return Prepared::Refuse(problem),
         };
         // Where the layer is there twice, the outer one runs this call already; the inner one would wait for it for ever.
@@ -125,6 +133,38 @@ impl<S> Call<S> {
             return Prepared::Pass(body);
         }
         Prepared::Run(exchange, body)
+    }
+
+    /// The same for a call that needs a token.
+    async fn prepare_token(&mut self, rule: &TokenRule, body: Bytes) -> Prepared {
+        let token = match rule.find(&self.parts, &body) {
+            Found::Token(token) => token,
+            Found::Nothing => return Prepared::Refuse(Problem::new(ProblemKind::TokenMissing)),
+            Found::Unclear => return Prepared::Refuse(Problem::new(ProblemKind::TokenRefused)),
+        };
+        let Some(scope) = self.scope.take() else {
+            return Prepared::Refuse(Problem::new(ProblemKind::ScopeMissing));
+        };
+        let action = Operation::http(self.parts.method.as_str(), routes::path(&self.parts));
+        let (ticket, expired) = match rule.tokens.check(&token, &scope, &action).await {
+            Ok(Checked::Valid(ticket)) => (ticket, false),
+            Ok(Checked::Expired(ticket)) => (ticket, true),
+            Ok(Checked::Refused) => return Prepared::Refuse(Problem::new(ProblemKind::TokenRefused)),
+            Ok(Checked::Gone) => return Prepared::Refuse(Problem::new(ProblemKind::Duplicate)),
+            Ok(Checked::Deleted) => return Prepared::Pass(body),
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "the token could not be checked");
+                return Prepared::Refuse(Problem::of(Refusal::Store(error)));
+            }
+        };
+        let settings = Arc::new(ticket.settings(self.route.once.settings()));
+        match self.fingerprint(&body) {
+            Ok(fingerprint) => {
+                let exchange = self.exchange(ticket.key, &scope, fingerprint, settings);
+                Prepared::Run(Box::new(Exchange { expired, ..exchange }), body)
+            }
+            Err(problem) => Prepared::Refuse(problem),
+        }
     }
 
     async fn read<B>(&mut self, body: B) -> Result<Bytes, Problem>
@@ -154,16 +194,23 @@ impl<S> Call<S> {
             .map_err(|why| Problem::new(ProblemKind::BodyInvalid).because(why))
     }
 
-    fn exchange(&self, key: Key, scope: &Scope, fingerprint: Fingerprint) -> Exchange {
+    fn exchange(
+        &self,
+        key: Key,
+        scope: &Scope,
+        fingerprint: Fingerprint,
+        settings: Arc<Settings>,
+    ) -> Exchange {
         let operation = Operation::http(self.parts.method.as_str(), routes::path(&self.parts));
         let route = routes::label(&self.route, &self.parts);
         let meter = Meter::new(&route);
         let label = Label { route: route.0, key: Hash16::of_key(&key), scope: Hash16::of_scope(scope) };
         Exchange {
             id: RecordId::of(scope, &operation, &key),
-            intent: Arc::new(Intent { fingerprint, label, settings: Arc::clone(self.route.once.settings()) }),
+            intent: Arc::new(Intent { fingerprint, label, settings }),
             echo: self.echo(),
-            language: Language::of(&self.parts.headers),
+            audience: Audience::of(&self.parts.headers),
+            expired: false,
             question: self.route.options.recover.is_some().then(|| self.parts.clone()),
             key,
             route: Arc::clone(&self.route),

@@ -16,9 +16,9 @@ use onlyonce_core::{
 use tower_service::Service;
 
 use crate::answer::{StoredAnswer, encode_whole};
+use crate::audience::Audience;
 use crate::body::{self, Read, RequestBody, ResponseBody};
 use crate::classify::classify;
-use crate::language::Language;
 use crate::layer::Shared;
 use crate::meter::{Meter, Tally};
 use crate::options::{Question, StoreDown};
@@ -37,8 +37,10 @@ pub(crate) struct Exchange {
     pub(crate) route: Arc<Route>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) meter: Meter,
-    /// The language of problems.
-    pub(crate) language: Language,
+    /// Who reads problems.
+    pub(crate) audience: Audience,
+    /// The time of its token is over: it may not run, but may have run before.
+    pub(crate) expired: bool,
     /// The key header to repeat in the answer.
     pub(crate) echo: Option<HeaderValue>,
     /// The request as the recovery hook gets it.
@@ -86,6 +88,13 @@ impl Exchange {
         R: Body<Data = Bytes>,
         R::Error: std::fmt::Display,
     {
+        if self.expired {
+            return Ok(match self.route.once.prior(&self.id, &self.intent).await {
+                Ok(Some(prior)) => self.prior(prior),
+                Ok(None) => self.refuse(Problem::new(ProblemKind::TokenExpired)),
+                Err(error) => self.store_failed(error),
+            });
+        }
         let cleared = match self.route.once.start(&self.id, &self.intent).await {
             Ok(Started::Run(running)) => Ok(Cleared::Run(running)),
             Ok(Started::Prior(prior)) => Ok(Cleared::Prior(prior)),
@@ -223,7 +232,7 @@ impl Exchange {
         self.meter.count(class.into());
         let mut response = match reply {
             Ok(response) => response,
-            Err(problem) => return problem.about(self.id).respond(self.language, &self.shared.docs),
+            Err(problem) => return problem.about(self.id).respond(self.audience, &self.shared.docs),
         };
         let kept_for = (stored && class == Class::Keep).then_some(self.intent.settings.retain);
         replay::mark(response.headers_mut(), self.echo.clone(), kept_for, &**self.route.once.clock());
@@ -275,7 +284,7 @@ impl Exchange {
 
     fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
         self.meter.count(Tally::Problem(problem.name()));
-        problem.about(self.id).respond(self.language, &self.shared.docs)
+        problem.about(self.id).respond(self.audience, &self.shared.docs)
     }
 }
 

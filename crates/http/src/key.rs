@@ -128,7 +128,7 @@ fn from_pairs(encoded: &[u8], name: &str) -> Result<Option<Key>, InputError> {
     Key::new(value).map(Some)
 }
 
-fn is_form(headers: &HeaderMap) -> bool {
+pub(crate) fn is_form(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")

@@ -6,6 +6,7 @@ use http::Method;
 use onlyonce_core::{Idempotency, InputError};
 use tower_layer::Layer;
 
+use crate::endpoints::Ids;
 use crate::options::Options;
 use crate::routes::{Route, Routes};
 use crate::scope::ScopeFrom;
@@ -39,6 +40,9 @@ pub(crate) struct Shared {
     pub(crate) routes: Routes,
     pub(crate) scope: ScopeFrom,
     pub(crate) outcome_path: Option<Box<str>>,
+    /// Tokens and the script for forms are given out.
+    pub(crate) forms: bool,
+    pub(crate) ids: Option<Ids>,
     pub(crate) docs: Box<str>,
 }
 
@@ -61,6 +65,7 @@ impl IdempotencyLayer {
             routes: Vec::new(),
             methods: vec![Method::POST, Method::PATCH],
             outcome_path: Some(OUTCOME_PATH.into()),
+            ids: None,
             docs: DOCS.into(),
         }
     }
@@ -84,6 +89,7 @@ pub struct LayerBuilder {
     routes: Vec<(String, Options)>,
     methods: Vec<Method>,
     outcome_path: Option<Box<str>>,
+    ids: Option<Ids>,
     docs: Box<str>,
 }
 
@@ -112,6 +118,15 @@ impl LayerBuilder {
         self
     }
 
+    /// Gives ids out at `POST /_onlyonce/ids?count=` (it does not).
+    ///
+    /// Tokens (`POST /_onlyonce/tokens?method=&path=`) and the script for forms (`GET /_onlyonce/once.js`) are given out by
+    /// themselves where a route needs tokens.
+    pub fn ids(mut self, ids: Ids) -> Self {
+        self.ids = Some(ids);
+        self
+    }
+
     /// The page that `Link: rel="describedby"` of problems points to; the name of the problem is appended as a fragment.
     pub fn docs(mut self, url: &str) -> Self {
         self.docs = url.into();
@@ -123,12 +138,15 @@ impl LayerBuilder {
     /// # Errors
     /// If a pattern, a method, a limit or a setting can't be used; the message says which.
     pub fn build(self) -> Result<IdempotencyLayer, InputError> {
+        let mut all = std::iter::once(&self.options).chain(self.routes.iter().map(|(_, options)| options));
+        let forms = all.any(|options| options.token.is_some());
         let default = Route::new(&self.once, self.options, None)?;
         let mut routes = Routes::new(default, self.methods)?;
+        let Self { once, scope, outcome_path, ids, docs, .. } = self;
         for (pattern, options) in self.routes {
-            routes.declare(&pattern, &self.once, options)?;
+            routes.declare(&pattern, &once, options)?;
         }
-        let shared = Shared { routes, scope: self.scope, outcome_path: self.outcome_path, docs: self.docs };
+        let shared = Shared { routes, scope, outcome_path, forms, ids, docs };
         Ok(IdempotencyLayer { shared: Arc::new(shared) })
     }
 }

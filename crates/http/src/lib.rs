@@ -24,9 +24,11 @@
 //! What is promised in which case: see `docs/guarantees.md`. How refusals look: see [`problem`].
 
 mod answer;
+mod audience;
 mod body;
 mod call;
 mod classify;
+mod endpoints;
 mod exchange;
 mod fingerprint;
 mod headers;
@@ -41,10 +43,12 @@ mod replay;
 mod routes;
 mod scope;
 mod service;
+mod token;
 
 pub use answer::StoredAnswer;
 pub use body::{RequestBody, ResponseBody};
 pub use classify::{On500, classify};
+pub use endpoints::{Ids, SCRIPT};
 pub use fingerprint::FingerprintOf;
 pub use headers::StoredHeaders;
 pub use key::{IDEMPOTENCY_KEY, KeyFrom};
@@ -54,3 +58,4 @@ pub use options::{MissingKey, Options, Question, Recover, StoreDown};
 pub use problem::ProblemKind;
 pub use scope::{Caller, ScopeFrom};
 pub use service::{IdempotencyService, ResponseFuture};
+pub use token::TokenRule;

@@ -13,7 +13,8 @@ use onlyonce_core::{InputError, Key, Permit, Recovery, Settings};
 use crate::classify::On500;
 use crate::fingerprint::FingerprintOf;
 use crate::headers::StoredHeaders;
-use crate::key::KeyFrom;
+use crate::key::{Early, KeyFrom};
+use crate::token::TokenRule;
 
 /// What happens to a request without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -45,6 +46,9 @@ pub enum StoreDown {
 pub struct Options {
     /// Where the key comes from (the `Idempotency-Key` header).
     pub key: KeyFrom,
+    /// Calls need a one-time token instead of a key, and are refused without one (no token is needed). `key` and `missing_key`
+    /// then do not matter.
+    pub token: Option<TokenRule>,
     /// What happens without one (it passes).
     pub missing_key: MissingKey,
     /// What makes two requests the same (everything).
@@ -74,6 +78,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             key: KeyFrom::default(),
+            token: None,
             missing_key: MissingKey::default(),
             fingerprint: FingerprintOf::default(),
             on_500: On500::default(),
@@ -106,6 +111,14 @@ impl Options {
             ));
         }
         Ok(())
+    }
+
+    /// The key, as far as it can be had before the body is read.
+    pub(crate) fn early(&self, parts: &Parts) -> Result<Early, InputError> {
+        match self.token {
+            Some(_) => Ok(Early::InBody),
+            None => self.key.early(&parts.headers, parts.uri.query()),
+        }
     }
 
     /// The settings for the engine: they must leave room for the headers beside the largest body.

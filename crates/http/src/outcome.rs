@@ -1,8 +1,6 @@
 //! After a time-out: what became of my call?
 
-use bytes::Bytes;
 use form_urlencoded::parse;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response};
 use onlyonce_core::{Answer, Key, Operation, RecordId, Refusal, Scope, Snapshot, State};
@@ -10,21 +8,14 @@ use serde_json::json;
 
 use crate::answer::StoredAnswer;
 use crate::body::ResponseBody;
+use crate::endpoints;
 use crate::key::{IDEMPOTENCY_KEY, KeyFrom, from_header};
-use crate::language::Language;
 use crate::layer::Shared;
 use crate::problem::{Problem, ProblemKind};
 use crate::scope::Caller;
 
 /// Answers `GET /_onlyonce/outcome?method=POST&path=/payments` with the key and credentials of the call.
-pub(crate) async fn answer<R>(shared: &Shared, parts: Parts) -> Response<ResponseBody<R>> {
-    match look_up(shared, &parts).await {
-        Ok(document) => document,
-        Err(problem) => problem.respond(Language::of(&parts.headers), &shared.docs),
-    }
-}
-
-async fn look_up<R>(shared: &Shared, parts: &Parts) -> Result<Response<ResponseBody<R>>, Problem> {
+pub(crate) async fn look_up<R>(shared: &Shared, parts: &Parts) -> Result<Response<ResponseBody<R>>, Problem> {
     let (method, path) = target(parts)?;
     let route = shared.routes.named(&method, &path);
     let key = key(&route.options.key, parts)?;
@@ -45,7 +36,7 @@ async fn look_up<R>(shared: &Shared, parts: &Parts) -> Result<Response<ResponseB
 }
 
 /// Method and path of the call that is asked about.
-fn target(parts: &Parts) -> Result<(Method, String), Problem> {
+pub(crate) fn target(parts: &Parts) -> Result<(Method, String), Problem> {
     let query = parts.uri.query().unwrap_or_default();
     let parameter = |name: &str| {
         parse(query.as_bytes()).find(|(found, _)| found == name).map(|(_, value)| value.into_owned())
@@ -87,8 +78,5 @@ fn describe<R>(id: RecordId, snapshot: &Snapshot) -> Response<ResponseBody<R>> {
         "status": status,
         "record": id.to_string(),
     });
-    let mut response = Response::new(ResponseBody::full(Bytes::from(document.to_string()), None));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+    endpoints::document(&document)
 }

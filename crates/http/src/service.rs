@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
 use onlyonce_core::InputError;
 use pin_project_lite::pin_project;
@@ -14,10 +14,10 @@ use tower_service::Service;
 
 use crate::body::{RequestBody, ResponseBody};
 use crate::call::{self, Call};
+use crate::endpoints;
 use crate::key::Early;
 use crate::layer::Shared;
 use crate::options::MissingKey;
-use crate::outcome;
 use crate::problem::{Problem, ProblemKind};
 use crate::scope::Caller;
 
@@ -59,8 +59,10 @@ where
         let shared = Arc::clone(&self.shared);
         let (parts, body) = request.into_parts();
 
-        if parts.method == Method::GET && shared.outcome_path.as_deref() == Some(parts.uri.path()) {
-            return ResponseFuture::engine(async move { Ok(outcome::answer(&shared, parts).await) });
+        if let Some(endpoint) = endpoints::find(&shared, &parts) {
+            return ResponseFuture::engine(
+                async move { Ok(endpoints::answer(endpoint, &shared, parts).await) },
+            );
         }
         let Some(route) = shared.routes.find(&parts) else {
             let request = Request::from_parts(parts, RequestBody::passed(body));
@@ -71,7 +73,7 @@ where
             let problem = why.into_iter().fold(problem, Problem::because);
             ResponseFuture::known(call::refuse(route, &shared, &parts, problem))
         };
-        let early = match route.options.key.early(&parts.headers, parts.uri.query()) {
+        let early = match route.options.early(&parts) {
             Ok(Early::Missing) if route.options.missing_key == MissingKey::Pass => {
                 let request = Request::from_parts(parts, RequestBody::passed(body));
                 return ResponseFuture::passed(inner.call(request));

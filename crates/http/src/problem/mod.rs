@@ -1,12 +1,18 @@
 //! Refusals, as `application/problem+json` (RFC 9457) that says what to do next.
 //!
 //! Every problem has `type` (`urn:onlyonce:problem:<name>`), `title`, `status`, `detail`, `retryable`, and `instance`,
-//! which also stands in the log. `retryable` says whether sending the same request again, unchanged, may help.
+//! which also stands in the log. A browser that shows the answer gets the same as a page. `retryable` says whether sending the same request again, unchanged, may help.
 //!
 //! ## key-missing
 //! 400: the route needs a key.
 //! ## key-invalid
 //! 400: the key can't be used.
+//! ## token-missing
+//! 400: the route needs a one-time token.
+//! ## token-refused
+//! 403: the token is not good for this: unknown, damaged, or somebody else's.
+//! ## token-expired
+//! 410: the token's time is over, and it was not used before.
 //! ## scope-missing
 //! 400: the request does not say who calls.
 //! ## scope-denied
@@ -14,7 +20,7 @@
 //! ## body-invalid
 //! 400: the body can't be read, or is not what the route needs.
 //! ## query-invalid
-//! 400: the outcome query lacks a parameter.
+//! 400: a parameter of the query is missing or wrong.
 //! ## outcome-not-found
 //! 404: no such call is known to this caller.
 //! ## request-timeout
@@ -40,6 +46,7 @@
 //! ## record-unreadable
 //! 503: the record of this call can't be read; nothing ran.
 
+mod page;
 mod texts;
 
 use std::fmt::Display;
@@ -55,8 +62,8 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::answer::StoredAnswer;
+use crate::audience::Audience;
 use crate::body::ResponseBody;
-use crate::language::Language;
 
 /// The names of all problems: the last part of their `type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,13 +73,19 @@ pub enum ProblemKind {
     KeyMissing,
     /// 400: the key can't be used.
     KeyInvalid,
+    /// 400: the route needs a one-time token.
+    TokenMissing,
+    /// 403: the token is not good for this.
+    TokenRefused,
+    /// 410: the token's time is over, and it was not used before.
+    TokenExpired,
     /// 400: the request does not say who calls.
     ScopeMissing,
     /// 401: the credentials do not hold.
     ScopeDenied,
     /// 400: the body can't be read, or is not what the route needs.
     BodyInvalid,
-    /// 400: the outcome query lacks a parameter.
+    /// 400: a parameter of the query is missing or wrong.
     QueryInvalid,
     /// 404: no such call is known to this caller.
     OutcomeNotFound,
@@ -200,7 +213,8 @@ impl Problem {
         self.0.kind.name()
     }
 
-    pub(crate) fn respond<B>(self, language: Language, docs: &str) -> Response<ResponseBody<B>> {
+    pub(crate) fn respond<B>(self, to: Audience, docs: &str) -> Response<ResponseBody<B>> {
+        let Audience { language, wants_page } = to;
         let Content { kind, why, record, retry_after, retryable, location, members } = *self.0;
         let text = kind.text(language);
         let (status, name) = (kind.status(), kind.name());
@@ -210,6 +224,7 @@ impl Problem {
             Some(why) => format!("{} ({why})", text.detail),
             None => text.detail.to_owned(),
         };
+        let page = wants_page.then(|| page::write(language.tag(), text.title, &detail, &instance));
         let mut document = members;
         document.insert("type".into(), format!("urn:onlyonce:problem:{name}").into());
         document.insert("title".into(), text.title.into());
@@ -220,13 +235,14 @@ impl Problem {
         if let Some(record) = record {
             document.insert("record".into(), record.to_string().into());
         }
-        let body = Bytes::from(Value::Object(document).to_string());
+        let content = if wants_page { "text/html; charset=utf-8" } else { "application/problem+json" };
+        let body = Bytes::from(page.unwrap_or_else(|| Value::Object(document).to_string()));
         let mut response = Response::new(ResponseBody::full(body, None));
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content));
         headers.insert(CONTENT_LANGUAGE, HeaderValue::from_static(language.tag()));
-        headers.insert(VARY, HeaderValue::from_static("accept-language"));
+        headers.insert(VARY, HeaderValue::from_static("accept, accept-language"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Ok(link) = HeaderValue::try_from(format!("<{docs}#{name}>; rel=\"describedby\"")) {
             headers.insert(LINK, link);

@@ -12,9 +12,12 @@ pub(super) struct Text {
 
 impl ProblemKind {
     /// Every problem.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::KeyMissing,
         Self::KeyInvalid,
+        Self::TokenMissing,
+        Self::TokenRefused,
+        Self::TokenExpired,
         Self::ScopeMissing,
         Self::ScopeDenied,
         Self::BodyInvalid,
@@ -82,6 +85,36 @@ impl ProblemKind {
                     "请发送一个长度为 1 到 255 的可见 ASCII 字符组成的键，例如 UUID。本次未执行任何操作。",
                 ),
             ),
+            Self::TokenMissing => (
+                StatusCode::BAD_REQUEST,
+                "token-missing",
+                (
+                    "A one-time token is needed",
+                    "Ask for a token first, then send it along in the header, the form field or the query. Nothing was done.",
+                ),
+                (
+                    "缺少一次性令牌",
+                    "请先获取令牌，再通过请求头、表单字段或查询参数提交。本次未执行任何操作。",
+                ),
+            ),
+            Self::TokenRefused => (
+                StatusCode::FORBIDDEN,
+                "token-refused",
+                (
+                    "The token is not good for this",
+                    "It is not known, or was made for somebody else or something else. Ask for a new one. Nothing was done.",
+                ),
+                ("令牌无效", "该令牌未知，或属于其他用户或其他操作。请重新获取令牌。本次未执行任何操作。"),
+            ),
+            Self::TokenExpired => (
+                StatusCode::GONE,
+                "token-expired",
+                (
+                    "The form has expired",
+                    "It was open for too long, and was not submitted before. Load it again and submit it then. Nothing was done.",
+                ),
+                ("表单已过期", "页面打开时间过长，且此前未提交。请重新加载后再提交。本次未执行任何操作。"),
+            ),
             Self::ScopeMissing => (
                 StatusCode::BAD_REQUEST,
                 "scope-missing",
@@ -113,10 +146,13 @@ impl ProblemKind {
                 StatusCode::BAD_REQUEST,
                 "query-invalid",
                 (
-                    "The outcome query is incomplete",
-                    "Send the key in its header, and `method` and `path` of the call as query parameters.",
+                    "The query is incomplete or wrong",
+                    "Name `method` and `path` of the call as query parameters; to ask for its outcome, send its key in the header, too.",
                 ),
-                ("结果查询不完整", "请在请求头中发送幂等键，并以查询参数 method 和 path 指明原调用。"),
+                (
+                    "查询参数缺失或有误",
+                    "请以查询参数 method 和 path 指明对应的调用；查询结果时还需在请求头中发送幂等键。",
+                ),
             ),
             Self::OutcomeNotFound => (
                 StatusCode::NOT_FOUND,

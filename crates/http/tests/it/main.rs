@@ -15,4 +15,5 @@ mod secrets;
 mod setup;
 mod stores;
 mod support;
+mod tokens;
 mod wire;

@@ -15,7 +15,7 @@ use onlyonce_http::{IdempotencyLayer, LayerBuilder, Options, ScopeFrom};
 use onlyonce_testkit::Ledger;
 use tokio::net::TcpListener;
 
-pub(crate) use client::{Client, post};
+pub(crate) use client::{Answer, Client, post};
 pub(crate) use gate::Gate;
 
 /// A running service. Its handlers record every effect in the ledger.

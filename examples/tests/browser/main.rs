@@ -1,0 +1,120 @@
+//! The order form in a real Chromium, by people who are in a hurry: one order each.
+
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a test that includes a program")]
+
+#[path = "../../src/bin/order_form.rs"]
+#[allow(dead_code, reason = "the test drives the app without its main")]
+mod order_form;
+mod webdriver;
+
+use order_form::Shop;
+use serde_json::json;
+use webdriver::{Browser, Scripts};
+
+const BUTTON: &str = "form button";
+const FIELD: &str = "input[name=item]";
+
+/// The shop, and a browser that shows its form.
+async fn visit(scripts: Scripts) -> (Browser, Shop, String) {
+    let (app, shop) = order_form::app().unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let browser = Browser::start(scripts).await;
+    browser.go(&format!("{address}/")).await;
+    (browser, shop, address)
+}
+
+fn orders(shop: &Shop) -> usize {
+    shop.orders.lock().unwrap().len()
+}
+
+#[tokio::test]
+async fn a_double_click_places_one_order() {
+    let (browser, shop, address) = visit(Scripts::On).await;
+    browser.double_click(BUTTON).await;
+    browser.arrive(&format!("{address}/orders/1")).await;
+    assert_eq!(orders(&shop), 1);
+}
+
+#[tokio::test]
+async fn the_button_is_disabled_and_the_form_busy_until_the_answer() {
+    let (browser, shop, address) = visit(Scripts::On).await;
+    let seen = "
+        const form = document.querySelector('form');
+        const state = () => `${form.querySelector('button').disabled} ${form.hasAttribute('aria-busy')}`;
+        const before = state();
+        form.requestSubmit();
+        return new Promise((done) => setTimeout(() => done(`${before} ${state()}`), 50));";
+    assert_eq!(browser.run(seen).await, json!("false false true true"));
+    browser.arrive(&format!("{address}/orders/1")).await;
+    assert_eq!(orders(&shop), 1);
+}
+
+#[tokio::test]
+async fn enter_pressed_twice_places_one_order() {
+    let (browser, shop, address) = visit(Scripts::On).await;
+    browser.enter_twice(FIELD).await;
+    browser.arrive(&format!("{address}/orders/1")).await;
+    assert_eq!(orders(&shop), 1);
+}
+
+#[tokio::test]
+async fn going_back_and_submitting_again_leads_to_the_same_order() {
+    let (browser, shop, address) = visit(Scripts::On).await;
+    browser.click(BUTTON).await;
+    browser.arrive(&format!("{address}/orders/1")).await;
+    for _ in 0..2 {
+        browser.back().await;
+        browser.arrive(&format!("{address}/")).await;
+        browser.click(BUTTON).await;
+        browser.arrive(&format!("{address}/orders/1")).await;
+    }
+    assert_eq!(orders(&shop), 1);
+}
+
+#[tokio::test]
+async fn two_tabs_are_two_forms_with_one_order_each() {
+    let (browser, shop, address) = visit(Scripts::On).await;
+    let first = browser.tab().await;
+    let second = browser.new_tab().await;
+    browser.go(&format!("{address}/")).await;
+    browser.double_click(BUTTON).await;
+    browser.arrive(&format!("{address}/orders/1")).await;
+    browser.switch(&first).await;
+    browser.double_click(BUTTON).await;
+    browser.arrive(&format!("{address}/orders/2")).await;
+    browser.switch(&second).await;
+    browser.arrive(&format!("{address}/orders/1")).await;
+    assert_eq!(orders(&shop), 2);
+}
+
+#[tokio::test]
+async fn without_javascript_impatience_places_one_order_too() {
+    let (browser, shop, address) = visit(Scripts::Off).await;
+    browser.double_click(BUTTON).await;
+    browser.arrive(&format!("{address}/orders/1")).await;
+    browser.back().await;
+    browser.arrive(&format!("{address}/")).await;
+    browser.enter_twice(FIELD).await;
+    browser.arrive(&format!("{address}/orders/1")).await;
+    assert_eq!(orders(&shop), 1);
+}
+
+#[tokio::test]
+async fn a_static_page_gets_its_token_from_the_server_and_fetch_gets_a_key() {
+    let (browser, shop, address) = visit(Scripts::On).await;
+    browser.go(&format!("{address}/static")).await;
+    browser.double_click(BUTTON).await;
+    browser.arrive(&format!("{address}/orders/1")).await;
+    assert_eq!(shop.orders.lock().unwrap()[..], ["coffee"]);
+    browser.go(&format!("{address}/static")).await;
+    let keys = "
+        const sent = [];
+        window.fetch = async (url, options) => sent.push(options.headers.get('Idempotency-Key'));
+        await once.fetch('/x', { method: 'POST' });
+        await once.fetch('/x', { method: 'POST' });
+        await once.fetch('/x', { method: 'POST', once: 'mine' });
+        return [new Set(sent).size, sent[0].length, sent[2]];";
+    assert_eq!(browser.run(&format!("return (async () => {{ {keys} }})()")).await, json!([3, 36, "mine"]));
+}
