@@ -85,7 +85,11 @@ async fn race(store: Arc<dyn Store>) {
                 tokio::spawn(async move {
                     let Ok(call) = tokens.redeem(&token, "ann", "order").await else { return false };
                     let body = async move { Ok::<_, Lost>(effects.fetch_add(1, Ordering::SeqCst)) };
-                    call.run(body).await.is_ok()
+                    match call.run(body).await {
+                        Ok(_) => true,
+                        Err(Lost::Race(Refusal::Duplicate)) => false,
+                        Err(Lost::Race(other)) => panic!("{other}"),
+                    }
                 })
             })
             .collect();

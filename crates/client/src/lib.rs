@@ -44,7 +44,6 @@ mod verdict;
 
 /// A `reqwest` client to put the middleware on, with ring for TLS if the feature `tls` is on. (A client that is built without a
 /// provider for TLS panics; this is the place where it is chosen.)
-#[must_use]
 pub fn http() -> reqwest::ClientBuilder {
     #[cfg(feature = "tls")]
     // An error means that the program has chosen a provider already, which is as good.

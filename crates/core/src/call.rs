@@ -17,6 +17,7 @@ use crate::lease::Permit;
 use crate::record::{Answer, Label};
 use crate::refusal::Refusal;
 use crate::running::{Cleared, Finished, Prior, Recovery, Running, Started};
+use crate::sequence::Admitted;
 use crate::settings::Intent;
 use crate::value;
 
@@ -34,6 +35,8 @@ pub struct Call {
     scope: Result<Scope, InputError>,
     input: Result<Fingerprint, InputError>,
     recover: Option<Hook>,
+    /// Its number, if it must be higher than all before.
+    increasing: Option<u64>,
 }
 
 impl fmt::Debug for Call {
@@ -45,12 +48,17 @@ impl fmt::Debug for Call {
 impl Call {
     pub(crate) fn new(once: Idempotency, operation: &str, key: Box<str>) -> Self {
         let (scope, input) = (Ok(Scope::shared()), Ok(Fingerprint::empty()));
-        Self { once, operation: operation.into(), key, scope, input, recover: None }
+        Self { once, operation: operation.into(), key, scope, input, recover: None, increasing: None }
     }
 
     /// On whose behalf: the same key of another caller is another call.
     pub fn scope(mut self, name: &str) -> Self {
         self.scope = Scope::new(name);
+        self
+    }
+
+    pub(crate) fn increasing(mut self, sequence: u64) -> Self {
+        self.increasing = Some(sequence);
         self
     }
 
@@ -169,28 +177,41 @@ impl Call {
 
     async fn start(mut self) -> Result<Cleared, Refusal> {
         let id = self.record_id()?;
+        let scope = self.scope?;
+        let (once, increasing) = (self.once, self.increasing);
+        let operation = Operation::new(&self.operation)?;
         let intent = Arc::new(Intent {
             fingerprint: self.input?,
             label: Label {
                 route: self.operation.into(),
                 key: Hash16::of_key(&Key::new(self.key)?),
-                scope: Hash16::of_scope(&self.scope?),
+                scope: Hash16::of_scope(&scope),
             },
-            settings: Arc::clone(self.once.settings()),
+            settings: Arc::clone(once.settings()),
         });
-        let asking = match self.once.start(&id, &intent).await? {
-            Started::Run(running) => return Ok(Cleared::Run(running)),
-            Started::Prior(prior) => return Ok(Cleared::Prior(prior)),
-            Started::Ask(asking) => asking,
-        };
-        let found = match self.recover.take() {
-            Some(hook) => hook(asking.permit().clone()).await,
-            None => {
-                tracing::error!(record = %id, "OnLapse::Ask needs Call::recover; the outcome stays unknown");
-                Recovery::Unknown
+        let cleared = match once.start(&id, &intent).await? {
+            Started::Run(running) => Cleared::Run(running),
+            Started::Prior(prior) => Cleared::Prior(prior),
+            Started::Ask(asking) => {
+                let found = match self.recover.take() {
+                    Some(hook) => hook(asking.permit().clone()).await,
+                    None => {
+                        tracing::error!(record = %id, "OnLapse::Ask needs Call::recover; the outcome stays unknown");
+                        Recovery::Unknown
+                    }
+                };
+                asking.resolve(found).await?
             }
         };
-        Ok(asking.resolve(found).await?)
+        match (cleared, increasing) {
+            (Cleared::Run(running), Some(sequence)) => {
+                match once.admit(running, &scope, &operation, sequence).await? {
+                    Admitted::Run(running) => Ok(Cleared::Run(running)),
+                    Admitted::OutOfOrder { last } => Err(Refusal::OutOfOrder { last }),
+                }
+            }
+            (cleared, _) => Ok(cleared),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::record::{
 };
 use crate::runner::{Runner, Start};
 use crate::running::{Asking, Prior, Running, Started};
+use crate::sequence::{Order, SequenceKey};
 use crate::settings::{Intent, Settings};
 use crate::store::Store;
 
@@ -103,6 +104,23 @@ impl Idempotency {
     /// A call of `operation` under `key`, to be run at most once.
     pub fn call(&self, operation: &str, key: impl Into<Box<str>>) -> Call {
         Call::new(self.clone(), operation, key.into())
+    }
+
+    /// A call of `operation` that its caller has numbered, to be run at most once.
+    ///
+    /// ```
+    /// # use onlyonce_core::{Idempotency, MemoryStore, Order, SequenceKey};
+    /// # let once = Idempotency::new(MemoryStore::new());
+    /// let call = once.sequence("transfer", &SequenceKey::new("partner-7", 42)?, Order::Increasing);
+    /// # Ok::<(), onlyonce_core::InputError>(())
+    /// ```
+    pub fn sequence(&self, operation: &str, key: &SequenceKey, order: Order) -> Call {
+        let call = self.call(operation, SequenceKey::key_of(key.sequence()).as_str());
+        let call = call.scope(key.credential());
+        match order {
+            Order::Unique => call,
+            Order::Increasing => call.increasing(key.sequence()),
+        }
     }
 
     /// Starts a call by hand: for adapters. [`call`](Self::call) is simpler.

@@ -46,6 +46,7 @@ mod refusal;
 mod renewal;
 mod runner;
 mod running;
+mod sequence;
 mod settings;
 mod state_machine;
 mod store;
@@ -75,6 +76,7 @@ pub use record::{
 pub use refusal::Refusal;
 pub use runner::{Attempt, Finish, Runner, Start};
 pub use running::{Asking, Cleared, Finished, Prior, Recovery, Replay, Running, Started};
+pub use sequence::{Admitted, Order, SequenceKey};
 pub use settings::{Intent, Settings};
 pub use state_machine::{StateMachine, Stored};
 pub use store::{Cursor, Filter, Inspect, Listed, Page, Store};

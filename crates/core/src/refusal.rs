@@ -33,6 +33,11 @@ pub enum Refusal {
         /// When asking again may tell more; `None` if only a person can.
         retry_after: Option<Duration>,
     },
+    /// Calls of this credential are numbered in rising order, and a number at least as high came before: it did not run.
+    OutOfOrder {
+        /// The highest number so far.
+        last: u64,
+    },
     /// The record was written in a way that this release does not know.
     Unreadable,
     /// The store failed: the call did not run.
@@ -49,7 +54,11 @@ impl Refusal {
             Self::InProgress { .. } => true,
             Self::Store(error) => !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Rejected),
             Self::Unknown { retry_after, .. } => retry_after.is_some(),
-            Self::Duplicate | Self::Mismatch | Self::Unreadable | Self::Input(_) => false,
+            Self::Duplicate
+            | Self::Mismatch
+            | Self::OutOfOrder { .. }
+            | Self::Unreadable
+            | Self::Input(_) => false,
         }
     }
 
@@ -67,6 +76,7 @@ impl fmt::Display for Refusal {
             Self::Unknown { .. } => {
                 "the call was made before, and nobody knows whether it had its effect; look before you act, then resolve the record"
             }
+            Self::OutOfOrder { .. } => "a call with a higher number came before; number calls in rising order",
             Self::Unreadable => "the record of this call was written in a way that this release does not know",
             Self::Store(_) => "the call did not run, because its record could not be kept",
             Self::Input(_) => "the call did not run, because its key, scope, operation or input can't be used",

@@ -7,7 +7,7 @@ use crate::classify::Class;
 use crate::error::{ErrorKind, StoreError};
 use crate::lease::Permit;
 use crate::policy::{Decision, Mode, OnLapse, decide};
-use crate::record::{Answer, Fence, Over, Settlement, Snapshot, Verdict};
+use crate::record::{Answer, Fence, Label, Over, Settlement, Snapshot, Verdict};
 use crate::refusal::Refusal;
 use crate::runner::{Attempt, Finish};
 use crate::settings::{Intent, Settings};
@@ -116,6 +116,16 @@ impl Running {
     #[must_use]
     pub fn settings(&self) -> &Arc<Settings> {
         &self.intent.settings
+    }
+
+    /// What this attempt was begun over.
+    #[must_use]
+    pub fn over(&self) -> Over {
+        self.attempt.over()
+    }
+
+    pub(crate) fn label(&self) -> &Label {
+        &self.intent.label
     }
 
     /// From now on the effect may have happened. Call it right before the handler.

@@ -9,14 +9,15 @@ use http::{Request, Response};
 use http_body::Body;
 use onlyonce_core::token::Checked;
 use onlyonce_core::{
-    Fingerprint, Hash16, Intent, Key, Label, Operation, Permit, RecordId, Refusal, Scope, Settings, Unstoppable,
+    Fingerprint, Hash16, Intent, Key, Label, Operation, Order, Permit, RecordId, Refusal, Scope, Settings,
+    Unstoppable,
 };
 use tower_service::Service;
 
 use crate::audience::Audience;
 use crate::body::{self, Read, RequestBody, ResponseBody};
 use crate::exchange::Exchange;
-use crate::key::KeyFrom;
+use crate::key::{KeyFrom, from_sequence};
 use crate::layer::Shared;
 use crate::meter::{Meter, Tally};
 use crate::options::MissingKey;
@@ -211,6 +212,7 @@ impl<S> Call<S> {
             echo: self.echo(),
             audience: Audience::of(&self.parts.headers),
             expired: false,
+            increasing: self.increasing(scope, &operation),
             question: self.route.options.recover.is_some().then(|| self.parts.clone()),
             key,
             route: Arc::clone(&self.route),
@@ -219,10 +221,21 @@ impl<S> Call<S> {
         }
     }
 
+    /// The number that must be higher than all before, and whose it is.
+    fn increasing(&self, scope: &Scope, operation: &Operation) -> Option<Box<(Scope, Operation, u64)>> {
+        let (KeyFrom::Sequence(name), Order::Increasing) =
+            (&self.route.options.key, self.route.options.order)
+        else {
+            return None;
+        };
+        let number = from_sequence(&self.parts.headers, name).ok().flatten()?;
+        Some(Box::new((scope.clone(), operation.clone(), number)))
+    }
+
     /// The key as the client wrote it, for the answer to repeat; keys from elsewhere than a header are not repeated.
     fn echo(&self) -> Option<HeaderValue> {
         match &self.route.options.key {
-            KeyFrom::Header(name) => self.parts.headers.get(name).cloned(),
+            KeyFrom::Header(name) | KeyFrom::Sequence(name) => self.parts.headers.get(name).cloned(),
             KeyFrom::Json(_) | KeyFrom::Query(_) | KeyFrom::Form(_) => None,
         }
     }

@@ -19,6 +19,7 @@ use crate::layer::Shared;
 use crate::outcome;
 use crate::problem::{Problem, ProblemKind};
 use crate::scope::Caller;
+use crate::token::TokenRule;
 
 const TOKENS: &str = "/_onlyonce/tokens";
 const IDS: &str = "/_onlyonce/ids";
@@ -101,7 +102,9 @@ pub(crate) async fn answer<R>(
 /// `POST /_onlyonce/tokens?method=POST&path=/orders`: a token for this caller and that action.
 async fn token<R>(shared: &Shared, parts: &Parts) -> Result<Response<ResponseBody<R>>, Problem> {
     let (method, path) = outcome::target(parts)?;
-    let Some(rule) = &shared.routes.named(&method, &path).options.token else {
+    let options = &shared.routes.named(&method, &path).options;
+    let issuer = shared.tokens.clone().map(TokenRule::new);
+    let Some(rule) = options.token.as_ref().or(issuer.as_ref()) else {
         return Err(
             Problem::new(ProblemKind::QueryInvalid).because("there are no tokens for this method and path")
         );

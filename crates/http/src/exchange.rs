@@ -10,8 +10,8 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode, response};
 use http_body::Body;
 use onlyonce_core::{
-    Answer, Asking, Class, Cleared, ErrorKind, Finished, Intent, Key, Prior, RecordId, Recovery, Refusal,
-    Running, Started, StoreError,
+    Admitted, Answer, Asking, Class, Cleared, ErrorKind, Finished, Intent, Key, Operation, Prior, RecordId,
+    Recovery, Refusal, Running, Scope, Started, StoreError,
 };
 use tower_service::Service;
 
@@ -41,6 +41,8 @@ pub(crate) struct Exchange {
     pub(crate) audience: Audience,
     /// The time of its token is over: it may not run, but may have run before.
     pub(crate) expired: bool,
+    /// Its number, if it must be higher than all before, and whose it is.
+    pub(crate) increasing: Option<Box<(Scope, Operation, u64)>>,
     /// The key header to repeat in the answer.
     pub(crate) echo: Option<HeaderValue>,
     /// The request as the recovery hook gets it.
@@ -110,9 +112,26 @@ impl Exchange {
             Err(error) => Err(error),
         };
         match cleared {
-            Ok(Cleared::Run(running)) => self.execute(running, &mut inner, request).await,
+            Ok(Cleared::Run(running)) => match self.admit(running).await {
+                Ok(Admitted::Run(running)) => self.execute(running, &mut inner, request).await,
+                Ok(Admitted::OutOfOrder { last }) => {
+                    Ok(self.refuse(Problem::of(Refusal::OutOfOrder { last })))
+                }
+                Err(error) => Ok(self.store_failed(error)),
+            },
             Ok(Cleared::Prior(prior)) => Ok(self.prior(prior)),
             Err(error) => Ok(self.store_failed(error)),
+        }
+    }
+
+    /// Lets a numbered call in if its number is high enough, and every other call.
+    async fn admit(&self, running: Running) -> Result<Admitted, StoreError> {
+        match self.increasing.as_deref() {
+            None => Ok(Admitted::Run(running)),
+            // Boxed because it is rare, and would make every call larger.
+            Some((scope, operation, number)) => {
+                Box::pin(self.route.once.admit(running, scope, operation, *number)).await
+            }
         }
     }
 

@@ -2,12 +2,14 @@
 
 use form_urlencoded::parse;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use onlyonce_core::{InputError, Key};
+use onlyonce_core::{InputError, Key, SequenceKey};
 use serde_json::Value;
 use sfv::{BareItem, Item, Parser};
 
 /// The header that carries keys unless a route says otherwise.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The usual header for numbers that callers count by themselves; see [`KeyFrom::Sequence`].
+pub const SEQUENCE: HeaderName = HeaderName::from_static("onlyonce-sequence");
 
 /// Where the key of a request comes from.
 ///
@@ -26,6 +28,8 @@ pub enum KeyFrom {
     Json(String),
     /// A parameter of the query.
     Query(String),
+    /// A header with a number that the caller counts by itself, such as `onlyonce-sequence: 42`; who counts is the scope.
+    Sequence(HeaderName),
     /// A field of an urlencoded form; a body of another content type, `multipart/form-data` too, has no key.
     Form(String),
 }
@@ -60,6 +64,7 @@ impl KeyFrom {
     pub(crate) fn early(&self, headers: &HeaderMap, query: Option<&str>) -> Result<Early, InputError> {
         let found = match self {
             Self::Header(name) => from_header(headers, name)?,
+            Self::Sequence(name) => from_sequence(headers, name)?.map(SequenceKey::key_of),
             Self::Query(name) => from_pairs(query.unwrap_or_default().as_bytes(), name)?,
             Self::Json(_) | Self::Form(_) => return Ok(Early::InBody),
         };
@@ -83,6 +88,15 @@ pub(crate) fn from_header(headers: &HeaderMap, name: &HeaderName) -> Result<Opti
         return Err(InputError::new(format!("there are several {name} headers; send one")));
     }
     parse_header(value).map(Some)
+}
+
+/// Reads the one number of a request; `None` if there is none. `007` and `7` are the same.
+pub(crate) fn from_sequence(headers: &HeaderMap, name: &HeaderName) -> Result<Option<u64>, InputError> {
+    let Some(text) = from_header(headers, name)? else { return Ok(None) };
+    let text = text.as_str();
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.then(|| text.parse().ok()).flatten();
+    number.map(Some).ok_or_else(|| InputError::new(format!("{name} is a whole number below 2^64, in digits")))
 }
 
 fn parse_header(value: &HeaderValue) -> Result<Key, InputError> {

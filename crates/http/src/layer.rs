@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::Method;
+use onlyonce_core::token::Tokens;
 use onlyonce_core::{Idempotency, InputError};
 use tower_layer::Layer;
 
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) outcome_path: Option<Box<str>>,
     /// Tokens and the script for forms are given out.
     pub(crate) forms: bool,
+    /// Who issues tokens for routes that do not say.
+    pub(crate) tokens: Option<Tokens>,
     pub(crate) ids: Option<Ids>,
     pub(crate) docs: Box<str>,
 }
@@ -65,6 +68,7 @@ impl IdempotencyLayer {
             routes: Vec::new(),
             methods: vec![Method::POST, Method::PATCH],
             outcome_path: Some(OUTCOME_PATH.into()),
+            tokens: None,
             ids: None,
             docs: DOCS.into(),
         }
@@ -89,6 +93,7 @@ pub struct LayerBuilder {
     routes: Vec<(String, Options)>,
     methods: Vec<Method>,
     outcome_path: Option<Box<str>>,
+    tokens: Option<Tokens>,
     ids: Option<Ids>,
     docs: Box<str>,
 }
@@ -118,6 +123,13 @@ impl LayerBuilder {
         self
     }
 
+    /// Issues tokens also for routes that need none: as keys which the server chose, to be sent where the route finds its keys,
+    /// for instance [`KeyFrom::Form`](crate::KeyFrom::Form).
+    pub fn tokens(mut self, tokens: Tokens) -> Self {
+        self.tokens = Some(tokens);
+        self
+    }
+
     /// Gives ids out at `POST /_onlyonce/ids?count=` (it does not).
     ///
     /// Tokens (`POST /_onlyonce/tokens?method=&path=`) and the script for forms (`GET /_onlyonce/once.js`) are given out by
@@ -139,14 +151,14 @@ impl LayerBuilder {
     /// If a pattern, a method, a limit or a setting can't be used; the message says which.
     pub fn build(self) -> Result<IdempotencyLayer, InputError> {
         let mut all = std::iter::once(&self.options).chain(self.routes.iter().map(|(_, options)| options));
-        let forms = all.any(|options| options.token.is_some());
+        let forms = self.tokens.is_some() || all.any(|options| options.token.is_some());
         let default = Route::new(&self.once, self.options, None)?;
         let mut routes = Routes::new(default, self.methods)?;
-        let Self { once, scope, outcome_path, ids, docs, .. } = self;
+        let Self { once, scope, outcome_path, tokens, ids, docs, .. } = self;
         for (pattern, options) in self.routes {
             routes.declare(&pattern, &once, options)?;
         }
-        let shared = Shared { routes, scope, outcome_path, forms, ids, docs };
+        let shared = Shared { routes, scope, outcome_path, forms, tokens, ids, docs };
         Ok(IdempotencyLayer { shared: Arc::new(shared) })
     }
 }

@@ -51,7 +51,7 @@ pub use classify::{On500, classify};
 pub use endpoints::{Ids, SCRIPT};
 pub use fingerprint::FingerprintOf;
 pub use headers::StoredHeaders;
-pub use key::{IDEMPOTENCY_KEY, KeyFrom};
+pub use key::{IDEMPOTENCY_KEY, KeyFrom, SEQUENCE};
 pub use language::Language;
 pub use layer::{IdempotencyLayer, LayerBuilder};
 pub use options::{MissingKey, Options, Question, Recover, StoreDown};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
-use onlyonce_core::{InputError, Key, Permit, Recovery, Settings};
+use onlyonce_core::{InputError, Key, Order, Permit, Recovery, Settings};
 
 use crate::classify::On500;
 use crate::fingerprint::FingerprintOf;
@@ -49,6 +49,8 @@ pub struct Options {
     /// Calls need a one-time token instead of a key, and are refused without one (no token is needed). `key` and `missing_key`
     /// then do not matter.
     pub token: Option<TokenRule>,
+    /// For [`KeyFrom::Sequence`]: in which order numbers may come (in any).
+    pub order: Order,
     /// What happens without one (it passes).
     pub missing_key: MissingKey,
     /// What makes two requests the same (everything).
@@ -79,6 +81,7 @@ impl Default for Options {
         Self {
             key: KeyFrom::default(),
             token: None,
+            order: Order::default(),
             missing_key: MissingKey::default(),
             fingerprint: FingerprintOf::default(),
             on_500: On500::default(),

@@ -3,13 +3,13 @@
 use form_urlencoded::parse;
 use http::request::Parts;
 use http::{Method, Response};
-use onlyonce_core::{Answer, Key, Operation, RecordId, Refusal, Scope, Snapshot, State};
+use onlyonce_core::{Answer, Key, Operation, RecordId, Refusal, Scope, SequenceKey, Snapshot, State};
 use serde_json::json;
 
 use crate::answer::StoredAnswer;
 use crate::body::ResponseBody;
 use crate::endpoints;
-use crate::key::{IDEMPOTENCY_KEY, KeyFrom, from_header};
+use crate::key::{IDEMPOTENCY_KEY, KeyFrom, from_header, from_sequence};
 use crate::layer::Shared;
 use crate::problem::{Problem, ProblemKind};
 use crate::scope::Caller;
@@ -55,6 +55,11 @@ pub(crate) fn target(parts: &Parts) -> Result<(Method, String), Problem> {
 fn key(from: &KeyFrom, parts: &Parts) -> Result<Key, Problem> {
     let name = match from {
         KeyFrom::Header(name) => name,
+        KeyFrom::Sequence(name) => {
+            let number = from_sequence(&parts.headers, name);
+            let number = number.map_err(|why| Problem::new(ProblemKind::KeyInvalid).because(why))?;
+            return number.map(SequenceKey::key_of).ok_or_else(|| Problem::new(ProblemKind::KeyMissing));
+        }
         KeyFrom::Json(_) | KeyFrom::Query(_) | KeyFrom::Form(_) => &IDEMPOTENCY_KEY,
     };
     let key = from_header(&parts.headers, name)

@@ -42,12 +42,12 @@
 //! `consumer-nats` and `consumer-kafka` for message consumers; `mysql`, `postgres` and `sqlite` for the guards
 //! in `sql`; `locks` for distributed locks in `lock`; `client` (and `client-tls`) for the calling side.
 
+#[cfg(feature = "client")]
+pub use onlyonce_client as client;
 #[cfg(feature = "consumer")]
 pub use onlyonce_consumer as consumer;
 #[cfg(feature = "http")]
 pub use onlyonce_http as http;
-#[cfg(feature = "client")]
-pub use onlyonce_client as client;
 #[cfg(feature = "id")]
 pub use onlyonce_id as id;
 #[cfg(feature = "sql")]

@@ -52,10 +52,12 @@ struct Order {
     item: String,
 }
 
-#[derive(Clone)]
+/// What the pages share.
+#[derive(Debug, Clone)]
 pub struct Shop {
     tokens: Tokens,
     rule: TokenRule,
+    /// The items that were ordered.
     pub orders: Arc<Mutex<Vec<String>>>,
 }
 
@@ -100,6 +102,10 @@ const STATIC_FORM: &str = r#"<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Order</title><script src="/_onlyonce/once.js" defer></script></head>
 <body><form method="post" action="/orders" data-once><input name="item" value="coffee"><button>Order</button></form></body></html>"#;
 
+/// The service, and a look behind the counter.
+///
+/// # Errors
+/// If the layer can't be set up.
 pub fn app() -> Result<(Router, Shop), InputError> {
     let once = Idempotency::new(MemoryStore::new());
     let tokens = Tokens::signed(once.clone(), TokenKeys::random());

@@ -49,6 +49,7 @@ async fn test(State(tokens): State<Tokens>, headers: HeaderMap) -> Result<&'stat
     }
 }
 
+/// The service, on the tokens that it is given.
 pub fn app(tokens: Tokens) -> Router {
     Router::new().route("/token", get(token)).route("/test", post(test)).with_state(tokens)
 }

@@ -29,6 +29,8 @@
 //! 409: the same call runs.
 //! ## duplicate
 //! 409: the call was made before, and duplicates are refused.
+//! ## out-of-order
+//! 409: calls are numbered in rising order, and a higher number came before.
 //! ## outcome-unknown
 //! 409: nobody knows whether the call had its effect.
 //! ## response-not-retained
@@ -95,6 +97,8 @@ pub enum ProblemKind {
     InProgress,
     /// 409: the call was made before, and duplicates are refused.
     Duplicate,
+    /// 409: calls are numbered in rising order, and a higher number came before.
+    OutOfOrder,
     /// 409: nobody knows whether the call had its effect.
     OutcomeUnknown,
     /// 409: the call was done, but its answer was too large to keep.
@@ -178,6 +182,7 @@ impl Problem {
             }
             Refusal::Duplicate => Self::new(ProblemKind::Duplicate),
             Refusal::Mismatch => Self::new(ProblemKind::PayloadMismatch),
+            Refusal::OutOfOrder { last } => Self::new(ProblemKind::OutOfOrder).member("last", last),
             Refusal::Unknown { evidence, retry_after } => {
                 let mut problem = Self::new(ProblemKind::OutcomeUnknown);
                 if let Ok(seen) = StoredAnswer::decode(evidence) {

@@ -12,7 +12,7 @@ pub(super) struct Text {
 
 impl ProblemKind {
     /// Every problem.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::KeyMissing,
         Self::KeyInvalid,
         Self::TokenMissing,
@@ -26,6 +26,7 @@ impl ProblemKind {
         Self::RequestTimeout,
         Self::InProgress,
         Self::Duplicate,
+        Self::OutOfOrder,
         Self::OutcomeUnknown,
         Self::ResponseNotRetained,
         Self::RequestTooLarge,
@@ -192,6 +193,18 @@ impl ProblemKind {
                     "It is not done twice, and its answer is not kept. Use a new key only for a new operation.",
                 ),
                 ("重复请求", "该请求已提交过，不会重复执行，也不保留其结果。只有新的操作才应使用新的键。"),
+            ),
+            Self::OutOfOrder => (
+                StatusCode::CONFLICT,
+                "out-of-order",
+                (
+                    "The sequence number is too low",
+                    "Calls must be numbered in rising order; the highest number so far is in `last`. Use a higher one. Nothing was done.",
+                ),
+                (
+                    "序列号过小",
+                    "请求的序列号必须递增，目前最大的序列号见 last，请使用更大的序列号。本次未执行任何操作。",
+                ),
             ),
             Self::OutcomeUnknown => (
                 StatusCode::CONFLICT,

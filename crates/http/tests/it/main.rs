@@ -12,6 +12,7 @@ mod lapses;
 mod outcome;
 mod replays;
 mod secrets;
+mod sequences;
 mod setup;
 mod stores;
 mod support;
