@@ -9,11 +9,15 @@ use clap::Args;
 
 use crate::cmd::{self, Cmd};
 use crate::failure::Failure;
+use crate::services::Services;
 use crate::summary::{self, Row};
 use crate::workspace::Workspace;
 
 /// Packages with measurements of their own, in `benches/`.
 const PACKAGES: &[&str] = &["onlyonce-store-embedded", "onlyonce-store-redis"];
+
+/// A package whose measurements need databases; see `services`.
+const ON_DATABASES: &str = "onlyonce-sql";
 
 /// Measures, prints each ratio beside its goal, and writes target/bench/summary.json.
 ///
@@ -45,6 +49,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             Err(failure) => failures.push(failure.to_string()),
         }
     }
+    match on_databases(options, &file) {
+        Ok(found) => rows.extend(found),
+        Err(failure) => failures.push(failure.to_string()),
+    }
     write(&file, &rows)?;
     println!("\n{}", summary::verdict(&rows));
     if failures.is_empty() {
@@ -63,6 +71,14 @@ fn programs(options: &Options, workspace: &Workspace) -> Vec<Cmd> {
     }
     let quick = options.quick.then_some("--quick");
     programs.into_iter().map(|program| program.args(quick)).collect()
+}
+
+/// On databases of their own, which end with the measurement.
+fn on_databases(options: &Options, file: &Path) -> Result<Vec<Row>, Failure> {
+    let program = Cmd::cargo("bench --all-features --package").args([ON_DATABASES, "--bench", "sql", "--"]);
+    println!("\n== {program}");
+    let services = Services::start_only(&["ONLYONCE_TEST_MYSQL_URL", "ONLYONCE_TEST_POSTGRES_URL"])?;
+    measure(&services.tell(program.args(options.quick.then_some("--quick"))), file)
 }
 
 fn measure(program: &Cmd, file: &Path) -> Result<Vec<Row>, Failure> {

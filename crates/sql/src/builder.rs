@@ -14,6 +14,9 @@ use crate::open_error::OpenError;
 use crate::store::{Inner, SqlStore};
 use crate::table::{DEFAULT, Table};
 
+/// How long a pool of our own tries to give a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+
 /// How to open a [`SqlStore`]; made by [`SqlStore::builder`] and [`SqlStore::from_pool`].
 ///
 /// ```no_run
@@ -148,7 +151,8 @@ async fn connect<DB: Dialect>(url: &str, max_connections: u32) -> Result<Pool<DB
         return Err(OpenError::Url(format!("a URL of {} begins with {schemes}", DB::WORD)));
     }
     let options = DB::options(url).map_err(OpenError::Connect)?;
-    let pool = DB::pool_options().max_connections(max_connections.max(1));
+    // The driver would try for half a minute to reach a database that is down.
+    let pool = DB::pool_options().max_connections(max_connections.max(1)).acquire_timeout(CONNECT);
     pool.connect_with(options).await.map_err(OpenError::Connect)
 }
 

@@ -66,7 +66,9 @@ pub(crate) fn during<DB: Dialect>(call: &'static str, when: When, cause: sqlx::E
 fn hint<DB: Dialect>(cause: &sqlx::Error, meaning: Meaning) -> String {
     match (cause, meaning) {
         (sqlx::Error::PoolTimedOut, _) => {
-            "all connections of the pool are in use; allow it more (max_connections), or keep transactions shorter".into()
+            "no connection within the time of the pool: the database is down, or all connections are in use; then allow \
+             the pool more (max_connections), or keep transactions shorter"
+                .into()
         }
         (sqlx::Error::PoolClosed, _) => "the pool was closed".into(),
         (_, Meaning::NoTable) => format!(

@@ -9,8 +9,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! | module | what it is |
+//! | what | |
 //! |---|---|
+//! | [`SqlStore::same_transaction`] | the record commits with the effect, in a [`Tx`] that the handler uses: never "unknown" |
 //! | [`SqlStore`] | records in a table, with leases judged by the clock of the database |
 //! | [`guard`] | one statement that tells done, duplicate, conflict, illegal and missing apart |
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::*;
 use onlyonce_core::{ErrorKind, Idempotency, Refusal, Settings, StateKind};
 use onlyonce_sql::{CrashPoint, InTransaction as _, MySql, Postgres, SqlStore, Sqlite, Tx};
-use onlyonce_testkit::{FaultProxy, NetFault};
+use onlyonce_testkit::NetFault;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -41,17 +41,6 @@ async fn insist<DB: Effects>(once: &Idempotency, table: &str, key: &str, size: u
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("{key} did not resolve")
-}
-
-/// The database behind a proxy, with a pool of its own.
-async fn behind<DB: Effects>(table: &str) -> (FaultProxy, SqlStore<DB>) {
-    let url = DB::url();
-    let at = url.find('@').unwrap() + 1;
-    let end = at + url[at..].find('/').unwrap();
-    let proxy = FaultProxy::start(&url[at..end]).await.unwrap();
-    let through = format!("{}127.0.0.1:{}{}", &url[..at], proxy.port(), &url[end..]);
-    let store = SqlStore::<DB>::builder(through).table(table).open().await.unwrap();
-    (proxy, store)
 }
 
 async fn world<DB: Effects>() -> (String, SqlStore<DB>) {

@@ -41,7 +41,7 @@ const PACKAGES: &[&str] = &[
 pub(crate) struct Options {}
 
 pub(crate) fn run(_: &Options) -> Result<(), Failure> {
-    let services = Services::start_for(Life::Own)?;
+    let services = Services::start_for(Life::Own, |_| true)?;
     println!();
     for (name, value) in &services.variables {
         println!("export {name}={value}");
@@ -81,10 +81,15 @@ pub(crate) struct Services {
 
 impl Services {
     pub(crate) fn start() -> Result<Self, Failure> {
-        Self::start_for(Life::Command)
+        Self::start_for(Life::Command, |_| true)
     }
 
-    fn start_for(life: Life) -> Result<Self, Failure> {
+    /// Only those that these variables name.
+    pub(crate) fn start_only(variables: &[&str]) -> Result<Self, Failure> {
+        Self::start_for(Life::Command, |variable| variables.contains(&variable))
+    }
+
+    fn start_for(life: Life, is_wanted: impl Fn(&str) -> bool) -> Result<Self, Failure> {
         let mut services = Self { servers: Vec::new(), variables: Vec::new(), directory: None };
         let kinds: &[(&'static str, Start)] = &[
             ("ONLYONCE_TEST_REDIS_URL", redis::one),
@@ -98,7 +103,10 @@ impl Services {
         ];
         // What is given is passed on by itself, and not shown: it may hold a password.
         let given = |variable| std::env::var_os(variable).is_some_and(|given| !given.is_empty());
-        let (given, wanted): (Vec<_>, Vec<_>) = kinds.iter().partition(|(variable, _)| given(variable));
+        let (given, wanted): (Vec<_>, Vec<_>) = kinds
+            .iter()
+            .filter(|(variable, _)| is_wanted(variable))
+            .partition(|(variable, _)| given(variable));
         given.iter().for_each(|(variable, _)| println!("   {variable} is given"));
         if !wanted.is_empty() {
             needs::ensure(needs::SERVERS)?;

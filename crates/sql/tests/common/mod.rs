@@ -193,3 +193,14 @@ macro_rules! on_each {
         mod sqlite { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $test() { super::$test::<onlyonce_sql::Sqlite>().await; })+ }
     };
 }
+
+/// The database behind a proxy, with a pool of its own.
+pub(crate) async fn behind<DB: Served>(table: &str) -> (onlyonce_testkit::FaultProxy, SqlStore<DB>) {
+    let url = DB::url();
+    let at = url.find('@').unwrap() + 1;
+    let end = at + url[at..].find('/').unwrap();
+    let proxy = onlyonce_testkit::FaultProxy::start(&url[at..end]).await.unwrap();
+    let through = format!("{}127.0.0.1:{}{}", &url[..at], proxy.port(), &url[end..]);
+    let store = SqlStore::<DB>::builder(through).table(table).open().await.unwrap();
+    (proxy, store)
+}

@@ -1,0 +1,105 @@
+//! P4: a call in the transaction of its record, against the bare transaction and against the way of article 004, on each
+//! database. P5: begin, settle and sweep among many records, against the same among few.
+//!
+//! `cargo xtask bench` starts the databases; by hand, set what `cargo xtask services` prints. `--quick` takes fewer and
+//! shorter rounds and fewer records.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a program that measures real time"
+)]
+
+mod databases;
+mod ways;
+
+use std::time::{Duration, Instant};
+
+use databases::Measured;
+use onlyonce_bench_report::{Goal, Report};
+use onlyonce_sql::{MySql, Postgres, SqlStore, Sqlite};
+
+use ways::{Way, World};
+
+/// How long and how often to measure.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    rounds: usize,
+    round: Duration,
+    /// The large number of records of P5; the small one is 10⁴.
+    records: u64,
+}
+
+const FEW: u64 = 10_000;
+
+#[tokio::main]
+async fn main() {
+    let argument = |name: &str| std::env::args().any(|argument| argument == name);
+    let effort = if argument("--quick") {
+        Effort { rounds: 5, round: Duration::from_millis(400), records: 100_000 }
+    } else {
+        Effort { rounds: 9, round: Duration::from_secs(2), records: 1_000_000 }
+    };
+    let mut report = Report::default();
+    in_transaction::<Postgres>(effort, 0.85, &mut report).await;
+    in_transaction::<MySql>(effort, 0.75, &mut report).await;
+    in_transaction::<Sqlite>(effort, 0.5, &mut report).await;
+    among_many::<Postgres>(effort, &mut report).await;
+    among_many::<MySql>(effort, &mut report).await;
+    among_many::<Sqlite>(effort, &mut report).await;
+    report.finish().unwrap();
+}
+
+async fn in_transaction<DB: Measured>(effort: Effort, goal: f64, report: &mut Report) {
+    let world = World::<DB>::new().await;
+    for way in Way::ALL {
+        world.rate(way, effort.round / 2).await;
+    }
+    let (mut bare, mut article) = (Vec::new(), Vec::new());
+    for _ in 0..effort.rounds {
+        let mut rates = [0.0; 3];
+        for (way, rate) in Way::ALL.into_iter().zip(&mut rates) {
+            *rate = world.rate(way, effort.round).await;
+        }
+        eprintln!(
+            "{:<8} bare {:>7.0}/s  ours {:>7.0}/s  article 004 {:>7.0}/s",
+            DB::LABEL,
+            rates[0],
+            rates[1],
+            rates[2]
+        );
+        bare.push(rates[1] / rates[0]);
+        article.push(rates[1] / rates[2]);
+    }
+    let case = |against: &str| format!("{}: same transaction / {against}", DB::LABEL);
+    report.add("P4", &case("bare transaction"), &bare, Goal::AtLeast(goal));
+    report.add("P4", &case("article 004's way"), &article, Goal::AtLeast(2.5));
+}
+
+async fn among_many<DB: Measured>(effort: Effort, report: &mut Report) {
+    let (few, many) = (filled::<DB>(FEW).await, filled::<DB>(effort.records).await);
+    let (mut calls, mut sweeps) = (Vec::new(), Vec::new());
+    for _ in 0..effort.rounds {
+        let of_few = ways::begin_and_settle(&few, effort.round / 2).await;
+        calls.push(ways::begin_and_settle(&many, effort.round / 2).await / of_few);
+        let of_few = swept::<DB>(&few).await;
+        sweeps.push(swept::<DB>(&many).await / of_few);
+    }
+    let case = |what: &str| format!("{}: {what} among {} / among {FEW}", DB::LABEL, effort.records);
+    report.add("P5", &case("begin + settle"), &calls, Goal::AtMost(1.3));
+    report.add("P5", &case("sweep of 1000 expired"), &sweeps, Goal::AtMost(1.3));
+}
+
+async fn filled<DB: Measured>(records: u64) -> (String, SqlStore<DB>) {
+    let (table, store) = databases::open::<DB>().await;
+    DB::fill(store.pool(), &table, records, false).await;
+    (table, store)
+}
+
+/// The time of a sweep of a thousand expired records.
+async fn swept<DB: Measured>((table, store): &(String, SqlStore<DB>)) -> f64 {
+    DB::fill(store.pool(), table, 1000, true).await;
+    let started = Instant::now();
+    assert_eq!(store.purge(|_| ()).await.unwrap(), 1000);
+    started.elapsed().as_secs_f64()
+}

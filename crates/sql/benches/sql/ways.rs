@@ -1,0 +1,149 @@
+//! The ways that are compared, each with as many callers as connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use onlyonce_core::codec::CodecError;
+use onlyonce_core::{
+    Answer, AttemptId, Begin, Bytes, Claim, Class, Classify, Fingerprint, Hash16, Idempotency, Label, Owner,
+    RecordId, Refusal, Settlement, Store as _, Takeover, Verdict,
+};
+use onlyonce_sql::{InTransaction as _, SqlStore, Tx};
+
+use crate::databases::{self, Measured};
+
+const CALLERS: usize = 16;
+
+/// How one payment is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Way {
+    /// `BEGIN; INSERT; COMMIT`, without any protection.
+    Bare,
+    /// In the transaction of its record.
+    Ours,
+    /// As article 004 does it.
+    Article,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 3] = [Self::Bare, Self::Ours, Self::Article];
+}
+
+pub(crate) struct World<DB: Measured> {
+    table: String,
+    store: SqlStore<DB>,
+    once: Idempotency,
+}
+
+#[derive(Debug)]
+struct No;
+
+impl From<Refusal> for No {
+    fn from(refusal: Refusal) -> Self {
+        panic!("{refusal:?}")
+    }
+}
+
+impl Classify for No {
+    fn classify(&self) -> Class {
+        Class::Release
+    }
+
+    fn save(&self) -> Result<Bytes, CodecError> {
+        Ok(Bytes::new())
+    }
+
+    fn revive(_: Bytes) -> Result<Self, CodecError> {
+        Ok(Self)
+    }
+}
+
+impl<DB: Measured> World<DB> {
+    pub(crate) async fn new() -> Self {
+        let (table, store) = databases::open::<DB>().await;
+        DB::say(store.pool(), format!("CREATE TABLE business_{table} (amount BIGINT NOT NULL)")).await;
+        let article = format!(
+            "CREATE TABLE article_{table} (idem_key VARCHAR(128) NOT NULL PRIMARY KEY, request_hash VARCHAR(64), \
+             status VARCHAR(20) NOT NULL, response_json TEXT)"
+        );
+        DB::say(store.pool(), article).await;
+        let once = store.same_transaction().build().unwrap();
+        Self { table, store, once }
+    }
+
+    /// Payments a second.
+    pub(crate) async fn rate(&self, way: Way, span: Duration) -> f64 {
+        let done = Arc::new(AtomicU64::new(0));
+        let started = Instant::now();
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|_| {
+                let (table, store, once) = (self.table.clone(), self.store.clone(), self.once.clone());
+                let done = Arc::clone(&done);
+                tokio::spawn(async move {
+                    while started.elapsed() < span {
+                        pay(way, &table, &store, &once).await;
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        for caller in callers {
+            caller.await.unwrap();
+        }
+        done.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64()
+    }
+}
+
+async fn pay<DB: Measured>(way: Way, table: &str, store: &SqlStore<DB>, once: &Idempotency) {
+    let key = format!("{:032x}", rand::random::<u128>());
+    match way {
+        Way::Bare => DB::bare(store.pool(), table).await,
+        Way::Article => DB::article(store.pool(), table, &key).await,
+        Way::Ours => {
+            let table = table.to_owned();
+            let paid: Result<u64, No> = once
+                .call("pay", key)
+                .input(&42)
+                .in_transaction(move |mut tx: Tx<DB>| async move {
+                    DB::business(&mut tx, &table).await;
+                    Ok(42)
+                })
+                .await;
+            paid.unwrap();
+        }
+    }
+}
+
+/// Seconds for a begin and a settle in lease mode, one after the other.
+pub(crate) async fn begin_and_settle<DB: Measured>(
+    (_, store): &(String, SqlStore<DB>),
+    span: Duration,
+) -> f64 {
+    let started = Instant::now();
+    let mut calls = 0.0;
+    while started.elapsed() < span {
+        let id = RecordId::from_bytes(rand::random());
+        let claim = Claim {
+            owner: Owner::random(),
+            fingerprint: Fingerprint::empty(),
+            lease: Duration::from_secs(60),
+            retain_unsettled: Duration::from_secs(86_400),
+            takeover: Takeover::Never,
+            label: Label {
+                route: "POST /pay".into(),
+                key: Hash16::from_bytes(rand::random()),
+                scope: Hash16::from_bytes(rand::random()),
+            },
+        };
+        let Begin::Acquired { fence, .. } = store.begin(&id, &claim).await.unwrap() else { panic!("taken") };
+        let attempt = AttemptId { owner: claim.owner, fence: Some(fence) };
+        let verdict = Verdict::Completed(Answer("{\"paid\":42}".into()));
+        store
+            .settle(&id, &attempt, &Settlement { verdict, retain: Duration::from_secs(86_400) })
+            .await
+            .unwrap();
+        calls += 1.0;
+    }
+    started.elapsed().as_secs_f64() / calls
+}
