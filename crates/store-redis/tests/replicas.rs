@@ -49,7 +49,8 @@ async fn what_is_acknowledged_is_at_the_replica() {
 async fn without_the_replica_nothing_runs_and_with_it_everything_goes_on() {
     let primary = Redis::start(&[]).await;
     let replica = primary.replica(&[]).await;
-    let store = Arc::new(replicated(primary.url(), &prefix()).await);
+    let prefix = prefix();
+    let store = Arc::new(replicated(primary.url(), &prefix).await);
     let (once, effects) = (engine(store.clone(), Settings::default()), Ledger::in_memory());
     call(&once, "before", &effects).await.unwrap();
     let (running, settled) = (id(), id());
@@ -64,12 +65,16 @@ async fn without_the_replica_nothing_runs_and_with_it_everything_goes_on() {
         store.settle(&settled, &attempt, &completed("a")).await.unwrap_err().kind(),
         ErrorKind::Ambiguous
     );
+    // On a new connection too, on which nothing else was written.
+    let elsewhere = replicated(primary.url(), &prefix).await;
+    let repeated = elsewhere.settle(&settled, &attempt, &completed("a")).await;
+    assert_eq!(repeated.unwrap_err().kind(), ErrorKind::Ambiguous);
     let refused = call(&once, "meanwhile", &effects).await.unwrap_err().0;
     assert!(matches!(&refused, Refusal::Store(error) if error.kind() == ErrorKind::Ambiguous), "{refused:?}");
     assert_eq!(effects.count("meanwhile").unwrap(), 0, "what is not replicated does not run");
 
     replica.thaw();
-    // The same settlement again is written again, or a replica that lags could be taken for one that has it.
+    // The same settlement again hears whether the replica has it by now.
     assert_eq!(store.settle(&settled, &attempt, &completed("a")).await.unwrap(), Settled::Applied);
     let patient = tokio::time::Instant::now();
     while call(&once, "meanwhile", &effects).await.is_err() {

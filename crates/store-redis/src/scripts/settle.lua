@@ -6,10 +6,8 @@ if not value or now >= expires_at(value) or not belongs_to(value, ARGV[1], ARGV[
 
 local answer_at = 135 + unpack('>I4', value, 131)
 if sub(value, 3, 3) ~= 'R' then
-  if sub(value, 3, 3) ~= ARGV[3] or sub(value, answer_at) ~= ARGV[4] then return 0 end
-  -- The same again is applied, and not kept longer for it. It is written again, so that replicas can be waited for.
-  rewrite(KEYS[1], value)
-  return 1
+  -- The same again is applied, and not kept longer for it.
+  return (sub(value, 3, 3) == ARGV[3] and sub(value, answer_at) == ARGV[4]) and 1 or 0
 end
 wake(KEYS[1], value)
 if ARGV[3] ~= 'U' then redis.call('ZREM', KEYS[2], sub(KEYS[1], -64)) end
