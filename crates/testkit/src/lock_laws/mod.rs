@@ -1,5 +1,5 @@
 //! The contract of a backend of locks, one function a law. Every sentence of the docs of
-//! [`LockBackend`](onlyonce_core::lock::LockBackend) is here.
+//! [`LockBackend`] is here.
 
 pub mod fences;
 pub mod holding;

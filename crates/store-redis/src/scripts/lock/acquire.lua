@@ -6,7 +6,10 @@ if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
 end
 local time = redis.call('TIME')
 local fence = time[1] * 1000000 + time[2]
-local last = redis.call('GET', KEYS[2])
-if last and last + 1 > fence then fence = last + 1 end
-redis.call('SET', KEYS[2], string.format('%.0f', fence))
+-- Nearly always the time is later than the last fence, so that one call does it.
+local last = redis.call('SET', KEYS[2], fence, 'GET')
+if last and tonumber(last) >= fence then
+  fence = last + 1
+  redis.call('SET', KEYS[2], fence)
+end
 return fence
