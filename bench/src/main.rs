@@ -3,6 +3,7 @@
 //! `cargo xtask bench` runs this, prints the table and writes `target/bench/summary.json`. `--quick` takes fewer and
 //! shorter rounds.
 
+mod ids;
 mod layer;
 mod load;
 mod memory;
@@ -30,6 +31,7 @@ fn main() {
     // Memory first, before the load has made the heap its own.
     memory::measure(effort, &mut report);
     layer::measure(effort, &mut report);
+    ids::measure(effort, &mut report);
     if let Err(error) = report.finish() {
         eprintln!("the summary could not be written: {error}");
         std::process::exit(1);
