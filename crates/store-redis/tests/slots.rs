@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::servers::OwnCluster;
 use common::*;
 use onlyonce_core::{Settled, StateKind, Store};
 use redis::aio::MultiplexedConnection;
@@ -28,8 +29,7 @@ async fn connect(address: &str) -> MultiplexedConnection {
     client.get_multiplexed_async_connection().await.unwrap()
 }
 
-async fn primaries() -> Vec<Primary> {
-    let url = cluster_url();
+async fn primaries(url: &str) -> Vec<Primary> {
     let first = url.trim_start_matches("redis-cluster://").split(',').next().unwrap().to_owned();
     let nodes = ask(&mut connect(&first).await, &["CLUSTER", "NODES"]).await;
     let mut primaries = Vec::new();
@@ -48,11 +48,13 @@ async fn primaries() -> Vec<Primary> {
 
 #[tokio::test]
 async fn a_record_is_found_while_its_slot_moves_and_after() {
+    // One of its own: on a shared one, others write to the same slot.
+    let cluster = OwnCluster::start().await;
     let prefix = prefix();
-    let store = open(cluster_url(), &prefix).await;
+    let store = open(cluster.url(), &prefix).await;
     let (moved, id) = (id(), id());
     let key = |id| key(&prefix, id);
-    let mut primaries = primaries().await;
+    let mut primaries = primaries(&cluster.url()).await;
     let slot = ask(&mut primaries[0].connection, &["CLUSTER", "KEYSLOT", &key(moved)]).await;
     let number: u16 = slot.parse().unwrap();
     let owner = |primary: &Primary| primary.slots.iter().any(|(from, to)| (*from..=*to).contains(&number));
