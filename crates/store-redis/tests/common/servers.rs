@@ -243,7 +243,14 @@ impl OwnCluster {
             node.says("cluster info", "cluster_state:ok")
                 && !node.says("info replication", "master_link_status:down")
         };
-        until("the Cluster is whole", || self.nodes.iter().all(is_well)).await;
+        // A node that was just told to be a replica is shown as a primary without slots for a moment.
+        let agrees = |node: &Redis| {
+            node.ask("cluster nodes").matches(" slave ").count()
+                + node.ask("cluster nodes").matches("myself,slave").count()
+                == self.nodes.len() / 2
+        };
+        let whole = || self.nodes.iter().all(|node| is_well(node) && agrees(node));
+        until("the Cluster is whole", whole).await;
     }
 
     /// The number of the node that holds this key.
