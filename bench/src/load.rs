@@ -68,7 +68,8 @@ async fn read_answer(socket: &mut TcpStream, buffer: &mut [u8]) {
         let text = &buffer[..filled];
         let Some(end) = memmem::find(text, b"\r\n\r\n") else { continue };
         assert!(text.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(text));
-        let length = memmem::find(text, b"content-length: ").expect("answers have a length") + 16;
+        let length = memmem::find(text, b"-Length: ").or_else(|| memmem::find(text, b"-length: "));
+        let length = length.expect("answers have a length") + 9;
         let digits = text[length..].iter().take_while(|byte| byte.is_ascii_digit());
         let length = digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'));
         if filled >= end + 4 + length {

@@ -14,7 +14,7 @@ use crate::summary::{self, Row};
 use crate::workspace::Workspace;
 
 /// Packages with measurements of their own, in `benches/`.
-const PACKAGES: &[&str] = &["onlyonce-store-embedded", "onlyonce-store-redis"];
+const PACKAGES: &[&str] = &["onlyonce-store-embedded", "onlyonce-store-redis", "onlyonce-server"];
 
 /// A package whose measurements need databases; see `services`.
 const ON_DATABASES: &str = "onlyonce-sql";

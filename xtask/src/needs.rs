@@ -23,6 +23,17 @@ pub(crate) const TESTS: &[Need] = &[
     },
     Need { program: "chromium", packages: &["chromium"], why: "the tests of forms drive a real browser" },
     Need { program: "chromedriver", packages: &["chromium-driver"], why: "the browser is driven by it" },
+    Need { program: "curl", packages: &["curl"], why: "the gateway's tests speak HTTP/2 and TLS with it" },
+    Need {
+        program: "python3",
+        packages: &["python3", "python3-venv"],
+        why: "a Flask service is put behind the gateway",
+    },
+    Need {
+        program: "npm",
+        packages: &["nodejs", "npm"],
+        why: "an Express service is put behind the gateway",
+    },
 ];
 
 /// What the private servers need; see `services`.

@@ -82,6 +82,13 @@ impl<B> ResponseBody<B> {
     }
 }
 
+/// An answer that is in memory.
+impl<B> From<Bytes> for ResponseBody<B> {
+    fn from(bytes: Bytes) -> Self {
+        Self::full(bytes, None)
+    }
+}
+
 impl<B> Body for ResponseBody<B>
 where
     B: Body<Data = Bytes>,

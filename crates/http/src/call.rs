@@ -204,7 +204,7 @@ impl<S> Call<S> {
     ) -> Exchange {
         let operation = Operation::http(self.parts.method.as_str(), routes::path(&self.parts));
         let route = routes::label(&self.route, &self.parts);
-        let meter = Meter::new(&route);
+        let meter = Meter::new(&route).timed(self.shared.timings, self.route.once.clock());
         let label = Label { route: route.0, key: Hash16::of_key(&key), scope: Hash16::of_scope(scope) };
         Exchange {
             id: RecordId::of(scope, &operation, &key),

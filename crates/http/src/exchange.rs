@@ -23,6 +23,7 @@ use crate::layer::Shared;
 use crate::meter::{Meter, Tally};
 use crate::options::{Question, StoreDown};
 use crate::problem::{Problem, ProblemKind};
+use crate::relayed::Relayed;
 use crate::replay;
 use crate::routes::Route;
 
@@ -76,6 +77,14 @@ impl<R> Heard<R> {
     fn is_refusal(&self) -> bool {
         let failed = |status: StatusCode| status.is_client_error() || status.is_server_error();
         self.class == Class::Keep && self.reply.as_ref().is_ok_and(|response| failed(response.status()))
+    }
+
+    /// The answer broke off; what was seen of it is evidence.
+    fn broken_off(parts: &response::Parts) -> Self {
+        let relayed = parts.extensions.get::<Relayed>().is_some();
+        let kind = if relayed { ProblemKind::UpstreamFailed } else { ProblemKind::HandlerFailed };
+        let record = StoredAnswer::tombstone(parts.status, &parts.headers).encode();
+        Self { class: Class::Unknown, record, reply: Err(Problem::new(kind)) }
     }
 }
 
@@ -219,7 +228,7 @@ impl Exchange {
             Ok(Read::TooLarge(body) | Read::TooSlow(body)) => self.streamed(parts, body),
             Err(error) => {
                 tracing::error!(record = %self.id, %error, "the answer broke off; the outcome is unknown");
-                Heard::doubt()
+                Heard::broken_off(&parts)
             }
         }
     }

@@ -8,15 +8,15 @@ use onlyonce_core::{Idempotency, InputError};
 use tower_layer::Layer;
 
 use crate::endpoints::Ids;
+use crate::meter::Timings;
 use crate::options::Options;
+use crate::problem::DOCS;
 use crate::routes::{Route, Routes};
 use crate::scope::ScopeFrom;
 use crate::service::IdempotencyService;
 
 /// Where a caller may ask what became of its call.
 const OUTCOME_PATH: &str = "/_onlyonce/outcome";
-/// Where problems are described.
-const DOCS: &str = "https://docs.rs/onlyonce-http/latest/onlyonce_http/problem/index.html";
 
 /// Makes the writes of a service idempotent: add it with `.layer(...)` to an axum router, or wrap any tower service.
 ///
@@ -47,6 +47,7 @@ pub(crate) struct Shared {
     pub(crate) tokens: Option<Tokens>,
     pub(crate) ids: Option<Ids>,
     pub(crate) docs: Box<str>,
+    pub(crate) timings: Timings,
 }
 
 impl IdempotencyLayer {
@@ -71,6 +72,7 @@ impl IdempotencyLayer {
             tokens: None,
             ids: None,
             docs: DOCS.into(),
+            timings: Timings::default(),
         }
     }
 }
@@ -96,6 +98,7 @@ pub struct LayerBuilder {
     tokens: Option<Tokens>,
     ids: Option<Ids>,
     docs: Box<str>,
+    timings: Timings,
 }
 
 impl LayerBuilder {
@@ -145,6 +148,12 @@ impl LayerBuilder {
         self
     }
 
+    /// Also measures how long requests take, in `onlyonce_request_seconds{route, result}`.
+    pub fn timings(mut self, timings: Timings) -> Self {
+        self.timings = timings;
+        self
+    }
+
     /// The layer.
     ///
     /// # Errors
@@ -154,11 +163,11 @@ impl LayerBuilder {
         let forms = self.tokens.is_some() || all.any(|options| options.token.is_some());
         let default = Route::new(&self.once, self.options, None)?;
         let mut routes = Routes::new(default, self.methods)?;
-        let Self { once, scope, outcome_path, tokens, ids, docs, .. } = self;
+        let Self { once, scope, outcome_path, tokens, ids, docs, timings, .. } = self;
         for (pattern, options) in self.routes {
             routes.declare(&pattern, &once, options)?;
         }
-        let shared = Shared { routes, scope, outcome_path, forms, tokens, ids, docs };
+        let shared = Shared { routes, scope, outcome_path, forms, tokens, ids, docs, timings };
         Ok(IdempotencyLayer { shared: Arc::new(shared) })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onlyonce_core::Class;
+use onlyonce_core::{Class, Clock, Moment};
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,14 +26,34 @@ impl From<Class> for Tally {
     }
 }
 
-/// Counts the requests of one route in `onlyonce_requests_total{route, result}`.
+/// Whether the time that requests take is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Timings {
+    /// No: it costs two looks at the clock a request.
+    #[default]
+    Off,
+    /// Yes, by route and result.
+    On,
+}
+
+/// Counts the requests of one route in `onlyonce_requests_total{route, result}`, and how long they take.
 #[derive(Debug, Clone)]
-pub(crate) struct Meter(metrics::SharedString);
+pub(crate) struct Meter {
+    route: metrics::SharedString,
+    timer: Option<(Moment, Arc<dyn Clock>)>,
+}
 
 impl Meter {
     /// Paths that match no pattern are counted together: there may be endlessly many of them.
     pub(crate) fn new((route, is_pattern): &(Arc<str>, bool)) -> Self {
-        Self(if *is_pattern { Arc::clone(route).into() } else { "other".into() })
+        let route = if *is_pattern { Arc::clone(route).into() } else { "other".into() };
+        Self { route, timer: None }
+    }
+
+    /// The same, and from now on the time runs.
+    pub(crate) fn timed(mut self, timings: Timings, clock: &Arc<dyn Clock>) -> Self {
+        self.timer = (timings == Timings::On).then(|| (clock.now(), Arc::clone(clock)));
+        self
     }
 
     pub(crate) fn count(&self, what: Tally) {
@@ -45,7 +65,12 @@ impl Meter {
             Tally::FailedOpen => "failed_open",
             Tally::Problem(name) => name,
         };
-        metrics::counter!("onlyonce_requests_total", "route" => self.0.clone(), "result" => result)
+        metrics::counter!("onlyonce_requests_total", "route" => self.route.clone(), "result" => result)
             .increment(1);
+        if let Some((begun, clock)) = &self.timer {
+            let took = clock.now().since(*begun);
+            metrics::histogram!("onlyonce_request_seconds", "route" => self.route.clone(), "result" => result)
+                .record(took);
+        }
     }
 }

@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::config::{SETTINGS, Typed};
+use crate::records::RecordsArguments;
 
 use crate::id::IdCommand;
 
@@ -12,10 +15,16 @@ use crate::id::IdCommand;
 #[command(
     name = "onlyonce",
     version,
-    after_help = "Examples:\n  onlyonce demo                            a payments page to play with, on http://127.0.0.1:8080\n  onlyonce demo --listen 127.0.0.1:9000    on another port\n  onlyonce demo --help                     all options"
+    after_help = "\
+Examples:
+  onlyonce demo                            a payments page to play with, on http://127.0.0.1:8080
+  onlyonce gateway --upstream http://127.0.0.1:9000 --scope header:x-tenant
+                                           makes the writes of a service in any language idempotent
+  onlyonce records list --state unknown    what needs a person
+  onlyonce gateway --help                  all options of the gateway"
 )]
 pub(crate) struct Cli {
-    /// How log lines are written.
+    /// How log lines are written [default: human on a terminal and elsewhere; json for machines].
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Human)]
     pub(crate) log: LogFormat,
 
@@ -33,11 +42,20 @@ pub(crate) enum LogFormat {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// A reverse proxy that makes the writes of a service in any language idempotent.
+    Gateway(GatewayArguments),
+    /// Inspects and repairs records, through the admin API or straight on a store.
+    Records(Box<RecordsArguments>),
     /// A payments service behind the layer, on the embedded store, with a page to play with.
     Demo(DemoArguments),
     /// Makes and explains ids.
     #[command(subcommand)]
     Id(IdCommand),
+    /// Prints completions for a shell.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -52,4 +70,62 @@ pub(crate) struct DemoArguments {
     /// Where records and charges are kept; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "onlyonce-data")]
     pub(crate) data: PathBuf,
+}
+
+const GATEWAY_EXAMPLES: &str = "\
+Examples:
+  onlyonce gateway --upstream http://127.0.0.1:9000 --scope header:x-tenant
+  onlyonce gateway --upstream http://127.0.0.1:9000 --scope jwt:sub --jwt-jwks keys.json --jwt-algorithms RS256
+  onlyonce gateway --upstream http://127.0.0.1:9000 --scope header:x-tenant --store redis://127.0.0.1
+  onlyonce gateway --config gateway.toml           routes, several upstreams, TLS: see docs/guide/gateway.md
+  onlyonce gateway --config gateway.toml --check   prints the effective configuration, or all that is wrong
+
+Each option is also a variable (ONLYONCE_LISTEN) and a key of the file; options win over variables, variables over the file.
+SIGHUP reads the file again; SIGTERM finishes what is under way.";
+
+/// The options of the gateway: those of the table of settings, and two more.
+#[derive(Debug)]
+pub(crate) struct GatewayArguments {
+    pub(crate) typed: Typed,
+    pub(crate) check: bool,
+}
+
+impl Args for GatewayArguments {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let config =
+            Arg::new("config").long("config").value_name("FILE").value_parser(clap::value_parser!(PathBuf));
+        let config = config.help("The configuration file, in TOML [env: ONLYONCE_CONFIG]");
+        let check = Arg::new("check").long("check").action(ArgAction::SetTrue);
+        let check =
+            check.help("Prints the effective configuration, or everything that is wrong with it, and ends");
+        let settings = SETTINGS.iter().map(|setting| {
+            let default = match setting.default {
+                "" => String::new(),
+                default => format!(" [default: {default}]"),
+            };
+            Arg::new(setting.name)
+                .long(setting.flag())
+                .value_name(setting.value)
+                .help(format!("{}{default}", setting.help))
+        });
+        command.arg(config).arg(check).args(settings).after_help(GATEWAY_EXAMPLES)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for GatewayArguments {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |name: &'static str| matches.get_one::<String>(name).map(|value| (name, value.clone()));
+        let flags = SETTINGS.iter().filter_map(|setting| given(setting.name)).collect();
+        let config = matches.get_one::<PathBuf>("config").cloned();
+        Ok(Self { typed: Typed { config, flags }, check: matches.get_flag("check") })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }

@@ -1,15 +1,20 @@
 //! The binary `onlyonce`. `cargo run --release -- demo` shows what the project does.
 
+mod admin;
 mod cli;
+mod config;
 mod demo;
 mod failure;
+mod gateway;
 mod id;
 mod log;
+mod records;
 mod shutdown;
+mod stores;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Command};
 
@@ -18,14 +23,20 @@ async fn main() -> ExitCode {
     let cli = Cli::parse();
     log::start(cli.log);
     let done = match cli.command {
+        Command::Gateway(arguments) => gateway::run(arguments).await,
+        Command::Records(arguments) => records::run(*arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Id(command) => id::run(command).await,
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "onlyonce", &mut std::io::stdout());
+            Ok(())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("onlyonce: {failure}");
-            ExitCode::FAILURE
+            failure.exit_code()
         }
     }
 }

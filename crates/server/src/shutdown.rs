@@ -1,26 +1,28 @@
-//! The wish to stop.
+//! The wish to stop, and the wish to read the configuration again.
 
-/// Ends at Ctrl-C or SIGTERM.
-pub(crate) async fn asked_for() {
-    let interrupt = async {
-        // Without the handler there is nothing to wait for, and the default action ends the process anyway.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Ends at Ctrl-C or SIGTERM, which are caught from this call on, not from the first poll.
+pub(crate) fn asked_for() -> impl Future<Output = ()> + Send {
+    let wishes = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    async move {
+        let [interrupt, terminate] = wishes.map(received);
+        tokio::select! {
+            () = interrupt => {}
+            () = terminate => {}
         }
-    };
-    #[cfg(unix)]
-    let terminate = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => {
-                signal.recv().await;
-            }
-            Err(_) => std::future::pending().await,
-        }
-    };
-    #[cfg(not(unix))]
-    let terminate = std::future::pending::<()>();
-    tokio::select! {
-        () = interrupt => {}
-        () = terminate => {}
     }
+}
+
+async fn received(wish: std::io::Result<Signal>) {
+    match wish {
+        Ok(mut signal) => drop(signal.recv().await),
+        // Without the handler there is nothing to wait for, and the default action ends the process anyway.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Wishes to read the configuration again: SIGHUP.
+pub(crate) fn reloads() -> Option<Signal> {
+    signal(SignalKind::hangup()).ok()
 }

@@ -32,6 +32,7 @@ const PACKAGES: &[&str] = &[
     "onlyonce-id",
     "onlyonce-consumer",
     "onlyonce-examples",
+    "onlyonce-server",
 ];
 
 /// Starts the servers that tests need, leaves them running, and prints the variables that name them.

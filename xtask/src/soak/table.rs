@@ -67,6 +67,14 @@ pub(super) const SOAKS: &[Soak] = &[
         variable: "ONLYONCE_SEEDS",
         count: 100,
     },
+    Soak {
+        name: "gateway",
+        title: "The gateway is killed at random while clients retry, on the embedded store, Redis and PostgreSQL",
+        package: "onlyonce-server",
+        filter: "test(killed_at_random)",
+        variable: "ONLYONCE_KILLS",
+        count: 500,
+    },
 ];
 
 /// What came of a run.

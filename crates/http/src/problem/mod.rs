@@ -47,6 +47,18 @@
 //! 503: the store does not answer; nothing ran.
 //! ## record-unreadable
 //! 503: the record of this call can't be read; nothing ran.
+//! ## draining
+//! 503: the server is about to stop and takes no new calls; nothing ran.
+//! ## upstream-unreachable
+//! 502: the upstream was not reached; nothing was sent.
+//! ## upstream-failed
+//! 502: the request was sent, and the upstream did not answer it whole.
+//! ## upstream-timeout
+//! 504: the request was sent, and the upstream did not answer in time.
+//! ## not-found
+//! 404: nothing is served there.
+//! ## method-refused
+//! 405: this method is not relayed.
 
 mod page;
 mod texts;
@@ -56,7 +68,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderValue, LINK, LOCATION, RETRY_AFTER, VARY,
+    CACHE_CONTROL, CONNECTION, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LINK, LOCATION,
+    RETRY_AFTER, VARY,
 };
 use http::{Response, StatusCode};
 use onlyonce_core::{ErrorKind, RecordId, Refusal};
@@ -115,7 +128,37 @@ pub enum ProblemKind {
     StoreUnavailable,
     /// 503: the record of this call can't be read; nothing ran.
     RecordUnreadable,
+    /// 503: the server is about to stop and takes no new calls; nothing ran.
+    Draining,
+    /// 502: the upstream was not reached; nothing was sent.
+    UpstreamUnreachable,
+    /// 502: the request was sent, and the upstream did not answer it whole.
+    UpstreamFailed,
+    /// 504: the request was sent, and the upstream did not answer in time.
+    UpstreamTimeout,
+    /// 404: nothing is served there.
+    NotFound,
+    /// 405: this method is not relayed.
+    MethodRefused,
 }
+
+/// The answer to a request that a service beside or inside of the layer refuses, in the words and the language of the layer.
+///
+/// ```
+/// use onlyonce_http::{ProblemKind, problem};
+/// let answer = problem::response(ProblemKind::UpstreamUnreachable, &http::HeaderMap::new(), Some("connection refused"));
+/// assert_eq!(answer.status(), 502);
+/// ```
+#[must_use]
+pub fn response(kind: ProblemKind, request: &HeaderMap, why: Option<&str>) -> Response<Bytes> {
+    let problem = Problem::new(kind);
+    let problem = why.into_iter().fold(problem, Problem::because);
+    let problem = if problem.0.retryable { problem.retry_after(Duration::from_secs(1)) } else { problem };
+    problem.render(Audience::of(request), DOCS)
+}
+
+/// Where problems are described.
+pub(crate) const DOCS: &str = "https://docs.rs/onlyonce-http/latest/onlyonce_http/problem/index.html";
 
 /// A refusal on its way to the client. Boxed, because it travels as the error of functions that rarely fail.
 #[derive(Debug)]
@@ -140,6 +183,8 @@ impl Problem {
                 | ProblemKind::RolledBack
                 | ProblemKind::StoreUnavailable
                 | ProblemKind::RequestTimeout
+                | ProblemKind::Draining
+                | ProblemKind::UpstreamUnreachable
         );
         let (why, record, retry_after, location) = (None, None, None, None);
         Self(Box::new(Content { kind, why, record, retry_after, retryable, location, members: Map::new() }))
@@ -219,6 +264,10 @@ impl Problem {
     }
 
     pub(crate) fn respond<B>(self, to: Audience, docs: &str) -> Response<ResponseBody<B>> {
+        self.render(to, docs).map(|body| ResponseBody::full(body, None))
+    }
+
+    fn render(self, to: Audience, docs: &str) -> Response<Bytes> {
         let Audience { language, wants_page } = to;
         let Content { kind, why, record, retry_after, retryable, location, members } = *self.0;
         let text = kind.text(language);
@@ -242,7 +291,7 @@ impl Problem {
         }
         let content = if wants_page { "text/html; charset=utf-8" } else { "application/problem+json" };
         let body = Bytes::from(page.unwrap_or_else(|| Value::Object(document).to_string()));
-        let mut response = Response::new(ResponseBody::full(body, None));
+        let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content));
@@ -259,7 +308,8 @@ impl Problem {
         if let Some(location) = location {
             headers.insert(LOCATION, location);
         }
-        if matches!(kind, ProblemKind::RequestTooLarge | ProblemKind::RequestTimeout) {
+        if matches!(kind, ProblemKind::RequestTooLarge | ProblemKind::RequestTimeout | ProblemKind::Draining)
+        {
             // The rest of the body may still be on its way, and must not be taken for a request.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }

@@ -12,7 +12,7 @@ pub(super) struct Text {
 
 impl ProblemKind {
     /// Every problem.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 28] = [
         Self::KeyMissing,
         Self::KeyInvalid,
         Self::TokenMissing,
@@ -35,6 +35,12 @@ impl ProblemKind {
         Self::RolledBack,
         Self::StoreUnavailable,
         Self::RecordUnreadable,
+        Self::Draining,
+        Self::UpstreamUnreachable,
+        Self::UpstreamFailed,
+        Self::UpstreamTimeout,
+        Self::NotFound,
+        Self::MethodRefused,
     ];
 
     /// The last part of the problem's `type`.
@@ -295,6 +301,63 @@ impl ProblemKind {
                     "该请求的记录无法读取",
                     "记录已损坏或由其他版本写入，因此不会据此执行任何操作。请联系运维。",
                 ),
+            ),
+            Self::Draining => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "draining",
+                (
+                    "The server is about to stop",
+                    "It finishes what it has begun and takes nothing new. Nothing was done; repeat the request with the same key.",
+                ),
+                (
+                    "服务器即将停止",
+                    "服务器只完成已开始的请求，不再接受新请求。本次未执行任何操作，请使用同一个键重试。",
+                ),
+            ),
+            Self::UpstreamUnreachable => (
+                StatusCode::BAD_GATEWAY,
+                "upstream-unreachable",
+                (
+                    "The service behind the gateway was not reached",
+                    "The request was never sent, so nothing was done. Repeat it with the same key.",
+                ),
+                ("无法连接到网关后的服务", "请求未曾发出，因此未执行任何操作。请使用同一个键重试。"),
+            ),
+            Self::UpstreamFailed => (
+                StatusCode::BAD_GATEWAY,
+                "upstream-failed",
+                (
+                    "The service behind the gateway did not answer",
+                    "The request was sent and the connection broke before its answer was whole, so it may or may not have had its effect. Check the state of your operation, or ask the operator to resolve the record.",
+                ),
+                (
+                    "网关后的服务未给出完整响应",
+                    "请求已发出，但连接在收到完整响应之前中断，因此可能已生效，也可能未生效。请核实业务状态，或联系运维处理该记录。",
+                ),
+            ),
+            Self::UpstreamTimeout => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "upstream-timeout",
+                (
+                    "The service behind the gateway did not answer in time",
+                    "The request was sent, so it may or may not have its effect. Check the state of your operation, or ask the operator to resolve the record.",
+                ),
+                (
+                    "网关后的服务响应超时",
+                    "请求已发出，因此可能已生效，也可能未生效。请核实业务状态，或联系运维处理该记录。",
+                ),
+            ),
+            Self::NotFound => (
+                StatusCode::NOT_FOUND,
+                "not-found",
+                ("Nothing is served here", "Check host and path of the request. Nothing was done."),
+                ("此处没有任何服务", "请检查请求的主机和路径。本次未执行任何操作。"),
+            ),
+            Self::MethodRefused => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method-refused",
+                ("This method is not relayed", "The gateway opens no tunnels. Nothing was done."),
+                ("网关不转发此方法", "网关不建立隧道。本次未执行任何操作。"),
             ),
         }
     }

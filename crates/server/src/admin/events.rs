@@ -1,0 +1,45 @@
+//! What happens, as it happens: server-sent events.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::sse::{self, KeepAlive, Sse};
+use futures_util::Stream;
+use futures_util::stream::{self, StreamExt};
+use serde::Serialize;
+use tokio_stream::wrappers::{BroadcastStream, IntervalStream};
+
+use super::Admin;
+
+/// What is told.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum Event {
+    /// A person changed a record.
+    Change { action: String, record: String, who: String, why: String },
+    /// The configuration was read again.
+    Reloaded,
+}
+
+const EVERY: Duration = Duration::from_secs(1);
+
+pub(super) async fn events(
+    State(admin): State<Arc<Admin>>,
+) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
+    let changes = BroadcastStream::new(admin.events.subscribe()).filter_map(async |event| {
+        let event = event.ok()?;
+        let name = match &event {
+            Event::Change { .. } => "change",
+            Event::Reloaded => "reloaded",
+        };
+        sse::Event::default().event(name).json_data(&event).ok()
+    });
+    let ticks = IntervalStream::new(tokio::time::interval(EVERY)).filter_map(move |_| {
+        let stats = admin.metrics.stats(&admin);
+        async move { sse::Event::default().event("stats").json_data(stats).ok() }
+    });
+    let told = stream::select(Box::pin(changes), Box::pin(ticks)).map(Ok);
+    Sse::new(told).keep_alive(KeepAlive::default())
+}

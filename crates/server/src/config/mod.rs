@@ -1,0 +1,397 @@
+//! The configuration: flags win over variables, variables over the file, the file over the defaults.
+//!
+//! Nothing stops at the first mistake: [`Config::load`] reads everything and tells all that is wrong, each with its place.
+
+pub(crate) mod file;
+mod print;
+mod rules;
+mod settings;
+mod source;
+mod suggest;
+mod target;
+pub(crate) mod units;
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use onlyonce::http::IdempotencyLayer;
+use onlyonce::{Idempotency, MemoryStore};
+
+use crate::gateway::scope::ScopeRule;
+use crate::gateway::tls;
+use crate::stores;
+use file::{Entry, File};
+pub(crate) use rules::{Route, Rules};
+use settings::Kind;
+pub(crate) use settings::SETTINGS;
+pub(crate) use source::Problems;
+use source::{Given, Source};
+pub(crate) use target::{Forward, Speech, Target};
+
+/// What was typed: flags by the name of their setting.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Typed {
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) flags: BTreeMap<&'static str, String>,
+}
+
+/// Everything that the gateway needs to know.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) store: String,
+    pub(crate) target: Option<Target>,
+    pub(crate) forwards: Vec<Forward>,
+    pub(crate) scope: Arc<ScopeRule>,
+    pub(crate) rules: Rules,
+    pub(crate) routes: Vec<Route>,
+    pub(crate) methods: Vec<Method>,
+    pub(crate) limits: Limits,
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(crate) upstream_tls: Arc<rustls::ClientConfig>,
+    pub(crate) admin_token: Option<String>,
+    pub(crate) admin_token_file: Option<PathBuf>,
+    pub(crate) audit_log: Option<PathBuf>,
+    pub(crate) trust_forwarded: bool,
+    /// As it is shown: with its sources, and without secrets.
+    pub(crate) shown: String,
+}
+
+/// Limits and time-outs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) connections: usize,
+    pub(crate) header_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) max_head: usize,
+    pub(crate) max_body: Option<usize>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) response_timeout: Duration,
+    pub(crate) drain: Duration,
+}
+
+/// A configuration that can't be used, as far as it can be shown, and everything that is wrong with it.
+#[derive(Debug)]
+pub(crate) struct Unusable {
+    pub(crate) shown: String,
+    pub(crate) problems: Problems,
+}
+
+impl Config {
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// All that is wrong, at once.
+    pub(crate) fn load(
+        typed: &Typed,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, Box<Unusable>> {
+        let mut problems = Problems::default();
+        let config = typed.config.clone().or_else(|| variable("ONLYONCE_CONFIG").map(PathBuf::from));
+        let file = config.as_deref().map(|path| file::read(path, &mut problems)).unwrap_or_default();
+        let settings = gather(typed, &file, &variable);
+        let shown = print::show(&settings, &file);
+        let mut loader = Loader { settings: &settings, problems: &mut problems };
+        let loaded = loader.load(&file, shown.clone());
+        match loaded {
+            Some(config) if problems.0.is_empty() => Ok(config),
+            _ => Err(Box::new(Unusable { shown, problems })),
+        }
+    }
+}
+
+fn gather(
+    typed: &Typed,
+    file: &File,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> BTreeMap<&'static str, Given> {
+    let mut settings = BTreeMap::new();
+    for setting in SETTINGS {
+        let split = |text: &str| match setting.kind {
+            Kind::List => {
+                text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+            }
+            _ => vec![text.to_owned()],
+        };
+        let flag = typed.flags.get(setting.name).map(|text| (split(text), Source::Flag(setting.flag())));
+        let from_variable =
+            || variable(&setting.variable()).map(|text| (split(&text), Source::Variable(setting.variable())));
+        let default = || (!setting.default.is_empty()).then(|| (split(setting.default), Source::Default));
+        let given = match flag.or_else(from_variable) {
+            Some((parts, source)) => Some(Given { parts, source }),
+            None => file
+                .settings
+                .get(setting.path)
+                .cloned()
+                .or_else(|| default().map(|(parts, source)| Given { parts, source })),
+        };
+        if let Some(given) = given {
+            settings.insert(setting.path, given);
+        }
+    }
+    settings
+}
+
+struct Loader<'a> {
+    settings: &'a BTreeMap<&'static str, Given>,
+    problems: &'a mut Problems,
+}
+
+impl Loader<'_> {
+    fn source(&self, path: &str) -> Source {
+        self.settings.get(path).map_or(Source::Nowhere, |given| given.source.clone())
+    }
+
+    fn read<T>(&mut self, path: &str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        let given = self.settings.get(path)?;
+        let parsed = parse(&given.text()).map_err(|why| format!("{path}: {why}"));
+        self.problems.take(&given.source, parsed)
+    }
+
+    fn parts(&self, path: &str) -> Vec<String> {
+        self.settings.get(path).map(|given| given.parts.clone()).unwrap_or_default()
+    }
+
+    fn path(&self, path: &str) -> Option<PathBuf> {
+        self.settings.get(path).map(|given| PathBuf::from(given.text()))
+    }
+
+    /// `None` only together with a problem.
+    fn load(&mut self, file: &File, shown: String) -> Option<Config> {
+        let listen = self.read("listen", address);
+        let admin = self.read("admin", |text| if text == "off" { Ok(None) } else { address(text).map(Some) });
+        let store = self.read("store", |url| stores::check(url).map(|()| url.to_owned()));
+        let target = self.read("upstream", Target::parse);
+        let forwards = file.forwards.iter().map(|entry| self.forward(entry)).collect::<Vec<_>>();
+        if !self.settings.contains_key("upstream") && forwards.is_empty() {
+            self.problems.add(
+                &Source::Nowhere,
+                "there is no upstream: add --upstream http://127.0.0.1:9000, the service to protect",
+            );
+        }
+        let limits = self.limits();
+        let by_host = forwards.iter().flatten().any(|forward| forward.host.is_some());
+        let scope = self.scope(by_host);
+        let patience = limits.map_or(Duration::from_secs(30), |limits| limits.body_timeout);
+        let rules = self.reader(None).rules(patience);
+        let routes: Vec<Route> = file.routes.iter().filter_map(|entry| self.route(entry, patience)).collect();
+        let methods = self.parts("defaults.methods");
+        let methods: Vec<Method> = methods
+            .iter()
+            .filter_map(|text| {
+                let source = self.source("defaults.methods");
+                self.problems.take(&source, rules::method(text))
+            })
+            .collect();
+        self.try_out(&rules, &routes, &methods);
+        let tls = self.tls();
+        let ca = self.path("upstream_tls.ca");
+        let targets = target.iter().chain(forwards.iter().flatten().map(|forward| &forward.target));
+        let needed = targets.into_iter().any(|target| target.speech == Speech::Tls);
+        let source = self.source("upstream_tls.ca");
+        let upstream_tls = self.problems.take(&source, tls::client(ca.as_deref(), needed));
+        let trust_forwarded = self.read("trust_forwarded", rules::yes);
+        let admin_token = self.settings.get("admin_token").map(Given::text);
+        let admin_token_file = self.path("admin_token_file");
+        if let Some(Some(address)) = admin
+            && !address.ip().is_loopback()
+            && admin_token.is_none()
+            && admin_token_file.is_none()
+        {
+            let source = self.source("admin");
+            self.problems.add(&source, format!(
+                "the admin API on {address} can be reached from other machines: set admin_token_file or ONLYONCE_ADMIN_TOKEN first, or listen on 127.0.0.1"
+            ));
+        }
+        if admin_token.as_ref().is_some_and(|token| token.len() < 16) {
+            let source = self.source("admin_token");
+            self.problems.add(&source, "admin_token: a token of fewer than 16 characters can be guessed");
+        }
+        Some(Config {
+            listen: listen?,
+            admin: admin?,
+            store: store?,
+            target,
+            forwards: forwards.into_iter().flatten().collect(),
+            scope: Arc::new(scope?),
+            rules,
+            routes,
+            methods,
+            limits: limits?,
+            tls: tls?,
+            upstream_tls: upstream_tls?,
+            admin_token,
+            admin_token_file,
+            audit_log: self.path("audit_log"),
+            trust_forwarded: trust_forwarded?,
+            shown,
+        })
+    }
+
+    fn reader<'b>(&'b mut self, route: Option<&'b Entry>) -> rules::Reader<'b> {
+        rules::Reader { route, settings: self.settings, problems: self.problems }
+    }
+
+    fn limits(&mut self) -> Option<Limits> {
+        let span = units::duration;
+        let count = |text: &str| match text.parse() {
+            Ok(count) if count > 0 => Ok(count),
+            _ => Err(format!("{text:?} is not a number above 0")),
+        };
+        let max_body = |text: &str| if text == "unlimited" { Ok(None) } else { units::size(text).map(Some) };
+        let (connections, header, body, idle) = (
+            self.read("limits.connections", count),
+            self.read("limits.header_timeout", span),
+            self.read("limits.body_timeout", span),
+            self.read("limits.idle_timeout", span),
+        );
+        let max_head = |text: &str| {
+            units::size(text).and_then(|bytes| {
+                if bytes < 8 << 10 {
+                    Err(format!("{text:?} is below 8KiB, which is less than usual requests need"))
+                } else {
+                    Ok(bytes)
+                }
+            })
+        };
+        let (max_head, max_body) =
+            (self.read("limits.max_head", max_head), self.read("limits.max_body", max_body));
+        let (connect, response, drain) = (
+            self.read("limits.connect_timeout", span),
+            self.read("limits.response_timeout", span),
+            self.read("limits.drain", span),
+        );
+        Some(Limits {
+            connections: connections?,
+            header_timeout: header?,
+            body_timeout: body?,
+            idle_timeout: idle?,
+            max_head: max_head?,
+            max_body: max_body?,
+            connect_timeout: connect?,
+            response_timeout: response?,
+            drain: drain?,
+        })
+    }
+
+    fn scope(&mut self, by_host: bool) -> Option<ScopeRule> {
+        let Some(given) = self.settings.get("scope.from") else {
+            self.problems.add(&Source::Nowhere, ScopeRule::CHOICES);
+            return None;
+        };
+        let jwt = self.jwt();
+        let rule = ScopeRule::parse(&given.parts, jwt, by_host);
+        self.problems.take(&given.source, rule.map_err(|why| format!("scope: {why}")))
+    }
+
+    fn jwt(&mut self) -> Option<crate::gateway::jwt::Verifier> {
+        let (key, jwks) = (self.path("scope.jwt.key"), self.path("scope.jwt.jwks"));
+        let source = match (&key, &jwks) {
+            (None, None) => return None,
+            (Some(_), _) => self.source("scope.jwt.key"),
+            (None, Some(_)) => self.source("scope.jwt.jwks"),
+        };
+        let files = crate::gateway::jwt::Files {
+            key: key.as_deref(),
+            jwks: jwks.as_deref(),
+            algorithms: &self.parts("scope.jwt.algorithms"),
+            issuer: &self.parts("scope.jwt.issuer"),
+            audience: &self.parts("scope.jwt.audience"),
+        };
+        let verifier = crate::gateway::jwt::Verifier::load(&files);
+        self.problems.take(&source, verifier)
+    }
+
+    fn forward(&mut self, entry: &Entry) -> Option<Forward> {
+        let text = |name: &str| entry.values.get(name).map(Given::text);
+        let Some(upstream) = text("upstream") else {
+            self.problems
+                .add(&entry.source, "this [[forward]] names no upstream: add upstream = \"http://…\"");
+            return None;
+        };
+        let target = self.problems.take(&entry.source, Target::parse(&upstream))?;
+        let path = text("path");
+        if path.as_ref().is_some_and(|path| !path.starts_with('/')) {
+            self.problems.add(&entry.source, "path must begin with a slash");
+        }
+        let methods = entry.values.get("method").map(|given| given.parts.clone()).unwrap_or_default();
+        let methods = methods
+            .iter()
+            .filter_map(|name| self.problems.take(&entry.source, rules::method(name)))
+            .collect();
+        Some(Forward { host: text("host").map(|host| host.to_ascii_lowercase()), path, methods, target })
+    }
+
+    fn route(&mut self, entry: &Entry, patience: Duration) -> Option<Route> {
+        let rules = self.reader(Some(entry)).rules(patience);
+        let Some(pattern) = entry.values.get("match") else {
+            self.problems
+                .add(&entry.source, "this [[route]] matches nothing: add match = \"POST /payments\"");
+            return None;
+        };
+        Some(Route { pattern: pattern.text(), source: pattern.source.clone(), rules })
+    }
+
+    /// What the layer itself has to say about each route.
+    fn try_out(&mut self, rules: &Rules, routes: &[Route], methods: &[Method]) {
+        let once = Idempotency::new(MemoryStore::new());
+        let layer = || {
+            let builder = IdempotencyLayer::builder(once.clone(), onlyonce::http::ScopeFrom::nobody());
+            builder.options(rules.options.clone()).methods(methods.to_vec())
+        };
+        // The usual options are at fault in every route: told once.
+        if let Err(error) = layer().build() {
+            let said = error.to_string();
+            let culprit = said.split([' ', ':']).next().unwrap_or_default().to_owned();
+            let source = self.source(&format!("defaults.{culprit}"));
+            self.problems.add(&source, said);
+            return;
+        }
+        let mut accepted: Vec<&Route> = Vec::new();
+        for route in routes {
+            accepted.push(route);
+            let declared = accepted
+                .iter()
+                .fold(layer(), |layer, route| layer.route(&route.pattern, route.rules.options.clone()));
+            if let Err(error) = declared.build() {
+                accepted.pop();
+                self.problems.add(&route.source, error.to_string());
+            }
+        }
+    }
+
+    fn tls(&mut self) -> Option<Option<Arc<rustls::ServerConfig>>> {
+        let (cert, key) = (self.path("tls.cert"), self.path("tls.key"));
+        let (cert, key): (&Path, &Path) = match (&cert, &key) {
+            (None, None) => return Some(None),
+            (Some(cert), Some(key)) => (cert, key),
+            (Some(_), None) => {
+                let source = self.source("tls.cert");
+                self.problems.add(&source, "tls.cert needs tls.key beside it");
+                return None;
+            }
+            (None, Some(_)) => {
+                let source = self.source("tls.key");
+                self.problems.add(&source, "tls.key needs tls.cert beside it");
+                return None;
+            }
+        };
+        let source = self.source("tls.cert");
+        self.problems.take(&source, tls::server(cert, key)).map(Some)
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong =
+        || format!("{text:?} is not an address; write host and port, for instance \"127.0.0.1:8080\"");
+    text.to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! The effective configuration, as TOML with the source of each value, and without secrets.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::file::{Entry, File};
+use super::settings::{Kind, SETTINGS, Setting};
+use super::source::Given;
+use crate::stores::masked;
+
+pub(super) fn show(settings: &BTreeMap<&'static str, Given>, file: &File) -> String {
+    let mut out = String::new();
+    let mut section = "";
+    for setting in SETTINGS {
+        let Some(given) = settings.get(setting.path) else { continue };
+        let (within, name) = setting.path.rsplit_once('.').unwrap_or(("", setting.path));
+        if within != section {
+            section = within;
+            let _ = write!(out, "\n[{section}]\n");
+        }
+        line(&mut out, name, &value(setting, given), given);
+    }
+    for entry in &file.routes {
+        show_entry(&mut out, "route", entry);
+    }
+    for entry in &file.forwards {
+        show_entry(&mut out, "forward", entry);
+    }
+    out
+}
+
+fn show_entry(out: &mut String, kind: &str, entry: &Entry) {
+    let _ = write!(out, "\n[[{kind}]]\n");
+    for (name, given) in &entry.values {
+        let text = match given.parts.as_slice() {
+            [one] => format!("{:?}", masked(one)),
+            many => format!("{many:?}"),
+        };
+        line(out, name, &text, given);
+    }
+}
+
+fn line(out: &mut String, name: &str, value: &str, given: &Given) {
+    let _ = writeln!(out, "{:<44} # {}", format!("{name} = {value}"), given.source);
+}
+
+fn value(setting: &Setting, given: &Given) -> String {
+    match setting.kind {
+        Kind::Secret => "\"***\"".into(),
+        Kind::Url => format!("{:?}", masked(&given.text())),
+        Kind::List => format!("{:?}", given.parts),
+        Kind::Plain => match given.text().as_str() {
+            yes @ ("true" | "false") => yes.to_owned(),
+            number if number.parse::<u64>().is_ok() => number.to_owned(),
+            text => format!("{text:?}"),
+        },
+    }
+}

@@ -1,0 +1,194 @@
+//! How the requests of a route are treated, read from its keys and from the defaults.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+use onlyonce::http::{
+    FingerprintOf, KeyFrom, MissingKey, On500, Options, SEQUENCE, StoreDown, StoredHeaders,
+};
+use onlyonce::{Mode, OnLapse, Settings};
+
+use super::file::Entry;
+use super::source::{Given, Problems, Source};
+use super::suggest::hint;
+use super::units;
+
+/// What a route does.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    pub(crate) options: Options,
+    /// The path to ask at, with `{key}` in it.
+    pub(crate) ask: Option<String>,
+}
+
+/// A declared route.
+#[derive(Debug, Clone)]
+pub(crate) struct Route {
+    pub(crate) pattern: String,
+    pub(crate) source: Source,
+    pub(crate) rules: Rules,
+}
+
+/// Looks a key up in the route first, and then in the defaults.
+pub(super) struct Reader<'a> {
+    pub(super) route: Option<&'a Entry>,
+    pub(super) settings: &'a BTreeMap<&'static str, Given>,
+    pub(super) problems: &'a mut Problems,
+}
+
+impl Reader<'_> {
+    fn find(&self, name: &str) -> Option<&Given> {
+        let own = self.route.and_then(|route| route.values.get(name));
+        own.or_else(|| {
+            self.settings
+                .iter()
+                .find(|(path, _)| path.strip_prefix("defaults.") == Some(name))
+                .map(|found| found.1)
+        })
+    }
+
+    fn read<T>(&mut self, name: &str, fallback: T, parse: impl Fn(&str) -> Result<T, String>) -> T {
+        let Some(given) = self.find(name).cloned() else { return fallback };
+        // A default was read once already; what is wrong with it is told once.
+        let parsed = parse(&given.text()).map_err(|why| format!("{name}: {why}"));
+        self.problems.take(&given.source, parsed).unwrap_or(fallback)
+    }
+
+    fn list<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
+        let Some(given) = self.find(name).cloned() else { return Vec::new() };
+        let parsed = given.parts.iter().map(|part| parse(part).map_err(|why| format!("{name}: {why}")));
+        parsed.filter_map(|part| self.problems.take(&given.source, part)).collect()
+    }
+
+    pub(super) fn rules(&mut self, body_timeout: Duration) -> Rules {
+        let usual = Settings::default();
+        let ask = self.find("ask").cloned();
+        let ask_after = self.read("ask_after", Duration::from_secs(60), units::duration);
+        let on_lapse = self.read("on_lapse", OnLapse::Hold, |text| {
+            one_of(
+                text,
+                &[
+                    ("hold", OnLapse::Hold),
+                    ("rerun", OnLapse::Rerun),
+                    ("ask", OnLapse::Ask { after: ask_after }),
+                ],
+            )
+        });
+        let settings = Settings {
+            mode: self.read("mode", Mode::Replay, |text| {
+                one_of(text, &[("replay", Mode::Replay), ("reject", Mode::Reject)])
+            }),
+            on_lapse,
+            lease: self.read("lease", usual.lease, units::duration),
+            max_run: self.read("max_run", usual.max_run, units::duration),
+            retain: self.read("retain", usual.retain, units::duration),
+            retain_unsettled: self.read("retain_unsettled", usual.retain_unsettled, units::duration),
+            wait: self.read("wait", usual.wait, units::duration),
+            max_answer: usual.max_answer,
+        };
+        let options = Options {
+            key: self.read("key", KeyFrom::default(), key_from),
+            missing_key: self.read("missing", MissingKey::Pass, |text| {
+                one_of(text, &[("pass", MissingKey::Pass), ("reject", MissingKey::Reject)])
+            }),
+            fingerprint: self.fingerprint(),
+            on_500: self.read("on_500", On500::Unknown, |text| {
+                one_of(
+                    text,
+                    &[("unknown", On500::Unknown), ("release", On500::Release), ("keep", On500::Keep)],
+                )
+            }),
+            store_down: if self.read("fail_open", false, yes) {
+                StoreDown::FailOpen
+            } else {
+                StoreDown::Refuse
+            },
+            max_request: self.read("max_request", 1 << 20, units::size),
+            request_patience: body_timeout,
+            max_response: self.read("max_response", 1 << 20, units::size),
+            headers: StoredHeaders {
+                allow: self.list("keep_headers", header),
+                deny: self.list("drop_headers", header),
+            },
+            settings: Some(settings),
+            ..Options::default()
+        };
+        let ask = ask.and_then(|given| {
+            let path = ask_path(&given.text());
+            self.problems.take(&given.source, path)
+        });
+        self.check_ask(on_lapse, ask.is_some());
+        Rules { options, ask }
+    }
+
+    fn check_ask(&mut self, on_lapse: OnLapse, has_ask: bool) {
+        let Some(route) = self.route else { return };
+        match (matches!(on_lapse, OnLapse::Ask { .. }), route.values.contains_key("ask")) {
+            (true, false) => self.problems.add(
+                &route.source,
+                "on_lapse is \"ask\", and there is nothing to ask: add ask = \"GET /path/{key}\"",
+            ),
+            (false, true) if has_ask => {
+                self.problems.add(&route.source, "ask is never used: add on_lapse = \"ask\"");
+            }
+            _ => {}
+        }
+    }
+
+    fn fingerprint(&mut self) -> FingerprintOf {
+        let members = self.list("fingerprint", |pointer| Ok(pointer.to_owned()));
+        if members.is_empty() { FingerprintOf::Everything } else { FingerprintOf::Json(members) }
+    }
+}
+
+pub(super) fn one_of<T: Clone>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
+    let found = known.iter().find(|(name, _)| *name == text).map(|(_, value)| value.clone());
+    found.ok_or_else(|| {
+        let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+        format!("unknown value {text:?}; {}", hint(text, &names))
+    })
+}
+
+pub(super) fn yes(text: &str) -> Result<bool, String> {
+    one_of(text, &[("true", true), ("false", false)])
+}
+
+pub(super) fn method(text: &str) -> Result<Method, String> {
+    Method::from_bytes(text.as_bytes()).map_err(|_| format!("{text:?} is not a method"))
+}
+
+fn header(text: &str) -> Result<HeaderName, String> {
+    text.parse().map_err(|_| format!("{text:?} is not the name of a header"))
+}
+
+fn key_from(text: &str) -> Result<KeyFrom, String> {
+    match text.split_once(':') {
+        None if text == "header" => Ok(KeyFrom::default()),
+        None if text == "sequence" => Ok(KeyFrom::Sequence(SEQUENCE)),
+        Some(("sequence", name)) => header(name).map(KeyFrom::Sequence),
+        Some(("header", name)) => header(name).map(KeyFrom::Header),
+        Some(("json", pointer)) => Ok(KeyFrom::Json(pointer.into())),
+        Some(("form", field)) => Ok(KeyFrom::Form(field.into())),
+        Some(("query", parameter)) => Ok(KeyFrom::Query(parameter.into())),
+        _ => Err(format!(
+            "{text:?} is no place for a key; write header, header:NAME, json:/order_id, form:_once, query:request_id or sequence"
+        )),
+    }
+}
+
+fn ask_path(text: &str) -> Result<String, String> {
+    let example = "write for instance ask = \"GET /payments/by-key/{key}\"";
+    let Some(path) = text.strip_prefix("GET ") else {
+        return Err(format!("ask: asking must change nothing, so it is a GET; {example}"));
+    };
+    if !path.starts_with('/') || !path.contains("{key}") {
+        return Err(format!("ask: {path:?} must be a path with {{key}} in it; {example}"));
+    }
+    // Everything but the key must be a path already.
+    let sample = path.replace("{key}", "k");
+    sample
+        .parse::<http::uri::PathAndQuery>()
+        .map_err(|_| format!("ask: {path:?} is not a path; {example}"))?;
+    Ok(path.to_owned())
+}

@@ -1,0 +1,127 @@
+//! Which headers go through, which stop here, and which are added.
+
+use std::net::IpAddr;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use onlyonce::{Class, Permit};
+
+use super::scope::host;
+
+const FENCE: HeaderName = HeaderName::from_static("onlyonce-fence");
+const OUTCOME: HeaderName = HeaderName::from_static("onlyonce-outcome");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// Who calls, as the socket says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer {
+    pub(crate) ip: IpAddr,
+    pub(crate) tls: bool,
+}
+
+/// Whether a request wants to speak another protocol from now on.
+pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::UPGRADE)
+        && named_in_connection(headers).any(|name| name.eq_ignore_ascii_case("upgrade"))
+}
+
+fn named_in_connection(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
+/// Takes out what belongs to one connection only.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONNECTION) {
+        let named: Vec<HeaderName> =
+            named_in_connection(headers).filter_map(|name| name.parse().ok()).collect();
+        for name in named {
+            headers.remove(name);
+        }
+        headers.remove(header::CONNECTION);
+    }
+    // gRPC needs this one word of it.
+    let trailers =
+        headers.get(header::TE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"trailers"));
+    for name in [
+        header::TE,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        header::PROXY_AUTHENTICATE,
+    ] {
+        headers.remove(name);
+    }
+    if trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Makes the head of a caller's request the head of the gateway's own.
+pub(crate) fn prepare(parts: &mut Parts, peer: Peer, trust_forwarded: bool) {
+    let upgrade =
+        wants_upgrade(&parts.headers).then(|| parts.headers.get(header::UPGRADE).cloned()).flatten();
+    let asked_for = host(parts).and_then(|host| HeaderValue::from_str(host).ok());
+    let headers = &mut parts.headers;
+    strip_hop_by_hop(headers);
+    headers.remove(header::PROXY_AUTHORIZATION);
+    // The gateway has said "continue" itself.
+    headers.remove(header::EXPECT);
+    // Words between gateway and upstream, which a caller must not say.
+    headers.remove(FENCE);
+    headers.remove(OUTCOME);
+    if let Some(upgrade) = upgrade {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, upgrade);
+    }
+    let chain = match headers.get(FORWARDED_FOR).and_then(|value| value.to_str().ok()) {
+        Some(before) => format!("{before}, {}", peer.ip),
+        None => peer.ip.to_string(),
+    };
+    if let Ok(chain) = HeaderValue::try_from(chain) {
+        headers.insert(FORWARDED_FOR, chain);
+    }
+    if !trust_forwarded || !headers.contains_key(FORWARDED_PROTO) {
+        headers.insert(FORWARDED_PROTO, HeaderValue::from_static(if peer.tls { "https" } else { "http" }));
+    }
+    if let Some(host) = asked_for {
+        if !trust_forwarded || !headers.contains_key(FORWARDED_HOST) {
+            headers.insert(FORWARDED_HOST, host.clone());
+        }
+        // The upstream sees the host that the caller asked for.
+        headers.insert(header::HOST, host);
+    }
+    fence(parts);
+}
+
+/// Tells the upstream which attempt this is; one that refuses lower fences than it has seen can't be written by a zombie.
+pub(crate) fn fence(parts: &mut Parts) {
+    if let Some(permit) = parts.extensions.get::<Permit>() {
+        parts.headers.insert(FENCE, HeaderValue::from(permit.fence().0));
+    }
+}
+
+pub(crate) fn insert_fence(headers: &mut HeaderMap, permit: &Permit) {
+    headers.insert(FENCE, HeaderValue::from(permit.fence().0));
+}
+
+/// Takes the upstream's own word about its answer out of it.
+pub(crate) fn take_outcome(headers: &mut HeaderMap) -> Option<Class> {
+    let word = headers.remove(OUTCOME)?;
+    match word.as_bytes() {
+        b"keep" => Some(Class::Keep),
+        b"release" => Some(Class::Release),
+        b"unknown" => Some(Class::Unknown),
+        _ => {
+            tracing::warn!(
+                "the upstream said something else than keep, release or unknown in Onlyonce-Outcome"
+            );
+            None
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! One connection to an upstream, driven by whoever uses it: no task of its own, so no hand-over between threads.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use onlyonce::Moment;
+
+use super::outgoing::Outgoing;
+use super::upstream::Undelivered;
+use super::wire::Wire;
+
+/// How long a connection that was used before may take to be ready again, before another one is made.
+const SETTLING: Duration = Duration::from_millis(50);
+
+/// An HTTP/1.1 connection.
+pub(crate) struct Link {
+    sender: SendRequest<Outgoing>,
+    /// Gone once it has ended, and when it was handed over for an upgrade.
+    connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
+    pub(crate) idle_since: Moment,
+}
+
+impl Link {
+    pub(crate) async fn new(wire: Wire, now: Moment) -> hyper::Result<Self> {
+        let (sender, connection) = http1::Builder::new().handshake(TokioIo::new(wire)).await?;
+        Ok(Self { sender, connection: Some(Box::pin(connection.with_upgrades())), idle_since: now })
+    }
+
+    /// Lets the connection read and write.
+    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
+        if let Some(connection) = &mut self.connection
+            && connection.as_mut().poll(cx).is_ready()
+        {
+            self.connection = None;
+        }
+    }
+
+    /// Whether another request can be sent. Looks at the socket, so that one that the upstream has closed is noticed.
+    pub(crate) async fn is_ready(&mut self) -> bool {
+        let mut look = |cx: &mut Context<'_>| {
+            self.drive(cx);
+            if self.connection.is_none() {
+                return Poll::Ready(false);
+            }
+            self.sender.poll_ready(cx).map(|ready| ready.is_ok())
+        };
+        let at_once = poll_fn(|cx| Poll::Ready(look(cx))).await;
+        match at_once {
+            Poll::Ready(ready) => ready,
+            Poll::Pending => tokio::time::timeout(SETTLING, poll_fn(look)).await.unwrap_or(false),
+        }
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<Outgoing>,
+    ) -> Result<Response<Incoming>, Undelivered> {
+        let mut answer = Box::pin(self.sender.try_send_request(request));
+        let sent = poll_fn(|cx| {
+            if let Some(connection) = &mut self.connection
+                && connection.as_mut().poll(cx).is_ready()
+            {
+                self.connection = None;
+            }
+            answer.as_mut().poll(cx)
+        });
+        sent.await.map_err(|mut refused| match refused.take_message() {
+            Some(request) => Undelivered::Returned(Box::new(request)),
+            None => Undelivered::of(&refused.into_error()),
+        })
+    }
+
+    /// Goes on in a task of its own until the protocol is switched.
+    pub(crate) fn hand_over(self) {
+        if let Some(connection) = self.connection {
+            tokio::spawn(connection);
+        }
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Link(..)")
+    }
+}

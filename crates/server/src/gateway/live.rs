@@ -1,0 +1,60 @@
+//! What a reload replaces: the layer with its routes, and the upstreams.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce::http::{IdempotencyLayer, Ids, Timings};
+use onlyonce::token::{TokenKeys, Tokens};
+use onlyonce::{Idempotency, InputError};
+
+use super::ask;
+use super::headers::Peer;
+use super::routing::Routing;
+use crate::config::{Config, Limits, Rules};
+
+/// The gateway as it is configured now. Requests keep the one that they began with.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) layer: IdempotencyLayer,
+    pub(crate) routing: Arc<Routing>,
+    pub(crate) limits: Limits,
+    pub(crate) trust_forwarded: bool,
+}
+
+/// How much an answer to a question may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    pub(crate) bytes: usize,
+    pub(crate) patience: Duration,
+    pub(crate) peer: Peer,
+}
+
+impl Live {
+    pub(crate) fn new(
+        config: &Config,
+        once: &Idempotency,
+        before: Option<&Self>,
+    ) -> Result<Self, InputError> {
+        let routing = Arc::new(Routing::new(config, before.map(|before| &*before.routing)));
+        let options = |rules: &Rules| {
+            let mut options = rules.options.clone();
+            // Questions come from the gateway itself.
+            let peer = Peer { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), tls: false };
+            let limit = Limit { bytes: options.max_response, patience: config.limits.response_timeout, peer };
+            options.recover = rules.ask.clone().map(|path| ask::hook(Arc::clone(&routing), path, limit));
+            options
+        };
+        let builder = IdempotencyLayer::builder(once.clone(), Arc::clone(&config.scope).finder());
+        let builder =
+            builder.options(options(&config.rules)).methods(config.methods.clone()).timings(Timings::On);
+        let builder = config
+            .routes
+            .iter()
+            .fold(builder, |builder, route| builder.route(&route.pattern, options(&route.rules)));
+        // Tokens here are keys that the server chose; no route asks for one of its own, so any secret will do.
+        let builder = builder.tokens(Tokens::signed(once.clone(), TokenKeys::random())).ids(Ids::uuid());
+        let (limits, trust_forwarded) = (config.limits, config.trust_forwarded);
+        Ok(Self { layer: builder.build()?, routing, limits, trust_forwarded })
+    }
+}

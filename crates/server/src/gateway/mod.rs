@@ -1,0 +1,238 @@
+//! `onlyonce gateway`: a reverse proxy that makes the writes of a service in any language idempotent.
+//!
+//! ```text
+//!  caller ─▶ serve ─▶ front ─▶ the layer of onlyonce-http ─▶ proxy ─▶ upstream ─▶ link ─▶ the service
+//!            limits   own paths  all that is promised         headers   pool
+//! ```
+//!
+//! The layer is the one that Rust services use themselves. The proxy inside of it only relays, and says what it knows:
+//! never sent (released), answered, or sent and broken (unknown).
+
+mod answer;
+mod ask;
+mod front;
+mod headers;
+pub(crate) mod jwt;
+mod link;
+mod live;
+mod outgoing;
+mod proxy;
+mod routing;
+pub(crate) mod scope;
+mod serve;
+pub(crate) mod tls;
+mod upstream;
+mod wire;
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce::{Drained, Idempotency, Inspect};
+use tokio::net::TcpListener;
+use tokio::signal::unix::Signal;
+use tokio::sync::watch;
+
+use crate::admin::{self, Admin, Timed};
+use crate::cli::GatewayArguments;
+use crate::config::{Config, Typed};
+use crate::failure::Failure;
+use crate::{shutdown, stores};
+pub(crate) use front::Gate;
+use live::Live;
+use serve::Server;
+
+/// How often connections to upstreams are tidied up.
+const TIDY: Duration = Duration::from_secs(10);
+
+pub(crate) async fn run(arguments: GatewayArguments) -> Result<(), Failure> {
+    let typed = arguments.typed;
+    let loaded = load(&typed);
+    if arguments.check {
+        return check(loaded);
+    }
+    let config = loaded.map_err(|wrong| Failure::usage(wrong.problems.to_string()))?;
+    for warning in config.scope.warnings() {
+        tracing::warn!("{warning}");
+    }
+    // Before anybody can know that we are there: a signal without a handler would end the process.
+    let (terminated, reloads) = (shutdown::asked_for(), shutdown::reloads());
+    let listener = listen(config.listen, "--listen").await?;
+    let admin_listener = match config.admin {
+        Some(address) => Some(listen(address, "--admin").await?),
+        None => None,
+    };
+    let store: Arc<dyn Inspect> = Arc::new(Timed(stores::open(&config.store).await?));
+    let once = engine(&config, Arc::clone(&store))?;
+    let live = Live::new(&config, &once, None).map_err(|error| Failure::usage(error.to_string()))?;
+    let gate = Arc::new(Gate::new(live));
+    let admin = Admin::new(&config, Arc::clone(&store), once.clone(), Arc::clone(&gate))?;
+    greet(&config, &listener, admin_listener.as_ref(), &admin);
+    if let Some(listener) = admin_listener {
+        tokio::spawn(admin::serve(listener, Arc::clone(&admin)));
+    }
+    let (leave, left) = watch::channel(false);
+    let server = Server { listener, tls: config.tls.clone(), gate: Arc::clone(&gate), limits: config.limits };
+    tokio::spawn(server.run(left));
+    tokio::spawn(tidy(Arc::clone(&gate)));
+    let reloading = Reloading {
+        reloads,
+        typed,
+        once: once.clone(),
+        gate: Arc::clone(&gate),
+        admin,
+        fixed: Fixed::of(&config),
+    };
+    tokio::select! {
+        () = terminated => {}
+        () = reloading.run() => {}
+    }
+    drain(&gate, &once, leave, config.limits.drain).await;
+    Ok(())
+}
+
+fn load(typed: &Typed) -> Result<Config, Box<crate::config::Unusable>> {
+    Config::load(typed, |name| std::env::var(name).ok())
+}
+
+fn check(loaded: Result<Config, Box<crate::config::Unusable>>) -> Result<(), Failure> {
+    match loaded {
+        Ok(config) => {
+            println!("{}\n# the configuration is valid", config.shown);
+            Ok(())
+        }
+        Err(wrong) => {
+            println!("{}", wrong.shown);
+            let count = wrong.problems.0.len();
+            Err(Failure::usage(format!(
+                "{count} problem{}\n{}",
+                if count == 1 { "" } else { "s" },
+                wrong.problems
+            )))
+        }
+    }
+}
+
+fn engine(config: &Config, store: Arc<dyn Inspect>) -> Result<Idempotency, Failure> {
+    let builder = Idempotency::builder_shared(store);
+    let settings = config.rules.options.settings.clone().unwrap_or_default();
+    builder.settings(settings).build().map_err(|error| Failure::usage(error.to_string()))
+}
+
+async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
+    let bound = TcpListener::bind(address).await;
+    let bound = bound.map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => Failure::new(format!(
+            "{address} is in use by another program; choose another address with {flag}"
+        )),
+        ErrorKind::PermissionDenied => Failure::new(format!(
+            "{address} may not be used without special rights; choose a port above 1023 with {flag}"
+        )),
+        _ => Failure::because(&format!("can't listen on {address} ({flag})"), &error),
+    });
+    bound.map_err(Failure::into_usage)
+}
+
+/// Printed for people and for whoever started this and waits for it to be ready.
+fn greet(config: &Config, listener: &TcpListener, admin_listener: Option<&TcpListener>, admin: &Admin) {
+    let address = |listener: &TcpListener| {
+        listener.local_addr().map_or_else(|_| "?".into(), |address| address.to_string())
+    };
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    println!("onlyonce gateway: {scheme}://{}", address(listener));
+    if let Some(target) = &config.target {
+        println!("  upstream  {}", target.authority);
+    }
+    println!("  store     {}", stores::masked(&config.store));
+    println!("  scope     {}", config.scope);
+    if let Some(listener) = admin_listener {
+        println!("onlyonce admin: http://{}", address(listener));
+        if let Some(file) = admin.token_file() {
+            println!("  token     in {}", file.display());
+        }
+    }
+}
+
+async fn tidy(gate: Arc<Gate>) {
+    loop {
+        tokio::time::sleep(TIDY).await;
+        for upstream in gate.live().routing.all() {
+            upstream.tidy();
+        }
+    }
+}
+
+/// What a reload can't change.
+#[derive(Debug, PartialEq)]
+struct Fixed {
+    listen: SocketAddr,
+    admin: Option<SocketAddr>,
+    store: String,
+    connections: usize,
+}
+
+impl Fixed {
+    fn of(config: &Config) -> Self {
+        let Config { listen, admin, store, limits, .. } = config;
+        Self { listen: *listen, admin: *admin, store: store.clone(), connections: limits.connections }
+    }
+}
+
+struct Reloading {
+    reloads: Option<Signal>,
+    typed: Typed,
+    once: Idempotency,
+    gate: Arc<Gate>,
+    admin: Arc<Admin>,
+    fixed: Fixed,
+}
+
+impl Reloading {
+    /// Reloads at every SIGHUP, for ever.
+    async fn run(mut self) {
+        let Some(mut asked) = self.reloads.take() else { return std::future::pending().await };
+        while asked.recv().await.is_some() {
+            match self.reload() {
+                Ok(()) => tracing::info!("the configuration was reloaded"),
+                Err(why) => tracing::error!("the new configuration is wrong, and the old one stays:\n{why}"),
+            }
+        }
+    }
+
+    fn reload(&self) -> Result<(), String> {
+        let config = load(&self.typed).map_err(|wrong| wrong.problems.to_string())?;
+        if Fixed::of(&config) != self.fixed {
+            tracing::warn!("listen, admin, store and connections take effect at the next start only");
+        }
+        let live =
+            Live::new(&config, &self.once, Some(&self.gate.live())).map_err(|error| error.to_string())?;
+        self.gate.replace(live);
+        self.admin.reloaded(&config);
+        Ok(())
+    }
+}
+
+/// Finishes what has begun, refuses what is new, and leaves.
+async fn drain(gate: &Gate, once: &Idempotency, leave: watch::Sender<bool>, limit: Duration) {
+    println!("finishing what is under way, for at most {}…", crate::config::units::show_duration(limit));
+    gate.drain();
+    leave.send_replace(true);
+    let finished = tokio::time::timeout(limit, async {
+        // First the connections: a request whose body still comes has not reached the engine yet.
+        while leave.receiver_count() > 1 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        once.drain(limit).await
+    });
+    let drained = match finished.await {
+        Ok(drained) => drained,
+        Err(_) => once.drain(Duration::ZERO).await,
+    };
+    match drained {
+        Drained::Everything => println!("done: every call is settled"),
+        Drained::Left(calls) => {
+            println!("{calls} calls were still running; retries of them will be told \"unknown\"")
+        }
+    }
+}

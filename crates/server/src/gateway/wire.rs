@@ -1,0 +1,211 @@
+//! A connection, with or without TLS, and a watch on what its other end does.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// A socket, perhaps within TLS. The large case is boxed.
+#[derive(Debug)]
+pub(crate) enum Wire {
+    Plain(TcpStream),
+    Served(Box<tokio_rustls::server::TlsStream<TcpStream>>),
+    Asked(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+}
+
+macro_rules! either {
+    ($wire:expr, $io:ident => $do:expr) => {
+        match $wire {
+            Wire::Plain($io) => {
+                let $io = Pin::new($io);
+                $do
+            }
+            Wire::Served($io) => {
+                let $io = Pin::new(&mut **$io);
+                $do
+            }
+            Wire::Asked($io) => {
+                let $io = Pin::new(&mut **$io);
+                $do
+            }
+        }
+    };
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), io => io.poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        either!(self.get_mut(), io => io.poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        either!(self.get_mut(), io => io.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(io) => io.is_write_vectored(),
+            Self::Served(io) => io.is_write_vectored(),
+            Self::Asked(io) => io.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), io => io.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), io => io.poll_shutdown(cx))
+    }
+}
+
+/// What a caller's connection is doing. No clock is read for it: whoever watches counts how often nothing has changed.
+#[derive(Debug, Default)]
+pub(crate) struct Doings {
+    /// Rises with everything that happens.
+    changes: AtomicU32,
+    /// Requests under way.
+    busy: AtomicU32,
+    /// A head has begun to come.
+    head: AtomicBool,
+    /// The other end does not take what is written.
+    blocked: AtomicBool,
+    /// On HTTP/2, bytes between requests are not the beginning of one.
+    multiplexed: AtomicBool,
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// For the rest of a head.
+    Head,
+    /// For the next request.
+    Idle,
+    /// For the other end to read.
+    Reader,
+    /// For the upstream, or the rest of a body: others have an eye on that.
+    Nothing,
+}
+
+const ORDER: Ordering = Ordering::Relaxed;
+
+impl Doings {
+    /// How many things have happened, and what is waited for now.
+    pub(crate) fn look(&self) -> (u32, Waiting) {
+        let waiting = if self.blocked.load(ORDER) {
+            Waiting::Reader
+        } else if self.busy.load(ORDER) > 0 {
+            Waiting::Nothing
+        } else if self.head.load(ORDER) {
+            Waiting::Head
+        } else {
+            Waiting::Idle
+        };
+        (self.changes.load(ORDER), waiting)
+    }
+
+    fn happened(&self) {
+        self.changes.fetch_add(1, ORDER);
+    }
+
+    /// A request has come whole; it is under way until the guard is gone.
+    pub(crate) fn request(self: &Arc<Self>, multiplexed: bool) -> Busy {
+        self.busy.fetch_add(1, ORDER);
+        self.head.store(false, ORDER);
+        if multiplexed {
+            self.multiplexed.store(true, ORDER);
+        }
+        self.happened();
+        Busy(Arc::clone(self))
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<Doings>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, ORDER);
+        self.0.happened();
+    }
+}
+
+/// A wire whose doings are noted.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) wire: Wire,
+    pub(crate) doings: Arc<Doings>,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.wire).poll_read(cx, buf))?;
+        let doings = &self.doings;
+        // The head's own time runs from its first byte: later ones do not prolong it.
+        let between = doings.busy.load(ORDER) == 0 && !doings.multiplexed.load(ORDER);
+        if buf.filled().len() > before && between && !doings.head.swap(true, ORDER) {
+            doings.happened();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Watched {
+    fn wrote(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let blocked = outcome.is_pending();
+        if blocked || self.doings.blocked.load(ORDER) {
+            self.doings.blocked.store(blocked, ORDER);
+            if !blocked {
+                self.doings.happened();
+            }
+        }
+        outcome
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.wire).poll_write(cx, buf);
+        self.wrote(outcome)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.wire).poll_write_vectored(cx, bufs);
+        self.wrote(outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.wire.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.wire).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.wire).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,190 @@
+//! What can be typed after `onlyonce records`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::admin::StateName;
+use crate::failure::Failure;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  onlyonce records list --state unknown                                  what needs a person
+  onlyonce records show 3f9c…                                            everything about one record
+  onlyonce records resolve 3f9c… --not-done --reason \"not in the ledger\"  a retry will run
+  onlyonce records resolve 3f9c… --completed --status 201 --body '{\"receipt\":7}' --reason \"found it\"
+  onlyonce records release --route \"POST /payments\" --state unknown --since 2h --reason \"outage\" --yes
+  onlyonce records purge --state completed --reason \"new release\"
+  onlyonce records --store redis://127.0.0.1 list                        straight on a store, without a gateway")]
+pub(crate) struct RecordsArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
+
+    #[command(subcommand)]
+    pub(crate) action: Action,
+}
+
+/// Where the records are.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArguments {
+    /// The admin API of a gateway [default: http://127.0.0.1:8081].
+    #[arg(long, global = true, value_name = "URL", env = "ONLYONCE_ADMIN_URL", conflicts_with = "store")]
+    pub(crate) admin: Option<String>,
+
+    /// The file with its token [default: onlyonce-data/admin.token or onlyonce-admin.token; or ONLYONCE_ADMIN_TOKEN].
+    #[arg(long, global = true, value_name = "FILE", env = "ONLYONCE_ADMIN_TOKEN_FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// A store, instead of a gateway: the same URLs as for `onlyonce gateway --store`.
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// Where changes straight on a store are written down.
+    #[arg(long, global = true, value_name = "FILE", default_value = "onlyonce-audit.log")]
+    pub(crate) audit_log: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Lists records.
+    List {
+        #[command(flatten)]
+        search: Search,
+        /// How many at most.
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+        /// JSON instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows one record with its answer.
+    Show {
+        /// 64 hexadecimal digits, as `list` prints them.
+        id: String,
+        /// JSON instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ends the doubt about unknown outcomes.
+    Resolve {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        decision: Decision,
+        #[command(flatten)]
+        answer: AnswerArguments,
+    },
+    /// Says that unknown outcomes did not happen: retries run. The same as `resolve --not-done`.
+    Release {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Forgets records: the next request with the same key runs.
+    Forget {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Forgets many records at once. The same as `forget` with a search.
+    Purge {
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+/// Which records are meant.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Search {
+    /// Only those in this state.
+    #[arg(long, visible_alias = "status", value_enum)]
+    pub(crate) state: Option<StateName>,
+    /// Only those of this route, for instance "POST /payments".
+    #[arg(long)]
+    pub(crate) route: Option<String>,
+    /// Only those of this scope: its digest, or what the caller is called.
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+    /// Only those of this key, or of its digest.
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+    /// Only those that began within this span, for instance 2h.
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) since: Option<String>,
+}
+
+impl Search {
+    pub(crate) fn is_everything(&self) -> bool {
+        let Self { state, route, scope, key, since } = self;
+        state.is_none() && route.is_none() && scope.is_none() && key.is_none() && since.is_none()
+    }
+}
+
+/// The records to change: by id, or all that a search finds.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// Their ids; without them, all that the search finds.
+    pub(crate) ids: Vec<String>,
+    #[command(flatten)]
+    pub(crate) search: Search,
+    /// Why; written to the audit log.
+    #[arg(long)]
+    pub(crate) reason: String,
+    /// Do not ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// JSON instead of sentences.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is known.
+#[derive(Debug, Clone, Copy, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Decision {
+    /// It happened: retries get the answer that you give.
+    #[arg(long)]
+    pub(crate) completed: bool,
+    /// It did not happen and can no longer happen: a retry runs.
+    #[arg(long)]
+    pub(crate) not_done: bool,
+}
+
+/// The answer that retries get.
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArguments {
+    /// Its status.
+    #[arg(long = "answer-status", alias = "http-status", value_name = "STATUS")]
+    pub(crate) status: Option<u16>,
+    /// Its headers, each as "name: value".
+    #[arg(long = "header", value_name = "HEADER")]
+    header: Vec<String>,
+    /// Its body.
+    #[arg(long, value_name = "TEXT", conflicts_with = "body_file")]
+    body: Option<String>,
+    /// The file with its body.
+    #[arg(long, value_name = "FILE")]
+    body_file: Option<PathBuf>,
+}
+
+impl AnswerArguments {
+    pub(crate) fn headers(&self) -> Result<BTreeMap<String, String>, Failure> {
+        let pair = |text: &String| {
+            let (name, value) = text.split_once(':')?;
+            Some((name.trim().to_owned(), value.trim().to_owned()))
+        };
+        let wrong =
+            |text: &str| Failure::usage(format!("--header {text:?} is not of the form \"name: value\""));
+        self.header.iter().map(|text| pair(text).ok_or_else(|| wrong(text))).collect()
+    }
+
+    pub(crate) fn body(&self) -> Result<String, Failure> {
+        match (&self.body, &self.body_file) {
+            (Some(text), _) => Ok(text.clone()),
+            (None, None) => Ok(String::new()),
+            (None, Some(file)) => std::fs::read_to_string(file).map_err(|error| {
+                Failure::because(&format!("{} can't be read", file.display()), &error).into_usage()
+            }),
+        }
+    }
+}

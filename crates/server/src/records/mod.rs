@@ -1,0 +1,113 @@
+//! `onlyonce records`: inspect and repair from the terminal.
+
+mod bulk;
+mod cli;
+mod place;
+mod remote;
+mod table;
+
+pub(crate) use cli::RecordsArguments;
+
+use std::io::{IsTerminal, Write, stdin, stdout};
+
+use crate::admin::{Outcome, Resolve};
+use crate::failure::Failure;
+use cli::{Action, Decision, Which};
+use place::{Place, Wish};
+
+/// How many rows `list` asks for at a time.
+const PAGE: u32 = 200;
+
+pub(crate) async fn run(arguments: RecordsArguments) -> Result<(), Failure> {
+    let place = Place::open(&arguments.place).await?;
+    match arguments.action {
+        Action::List { search, limit, json } => list(&place, &search, limit, json).await,
+        Action::Show { id, json } => show(&place, &id, json).await,
+        Action::Resolve { which, decision, answer } => {
+            let (outcome, reason) = (decision.outcome(), which.reason.clone());
+            let wish = Resolve {
+                outcome,
+                reason,
+                fence: None,
+                status: (outcome == Outcome::Completed).then_some(answer.status).flatten(),
+                headers: answer.headers()?,
+                body: answer.body()?,
+            };
+            wish.resolution().map_err(Failure::usage)?;
+            bulk::apply(&place, &which, Wish::Resolve(Box::new(wish))).await
+        }
+        Action::Release { which } => {
+            let reason = which.reason.clone();
+            bulk::apply(&place, &which, Wish::Release { reason }).await
+        }
+        Action::Forget { which } | Action::Purge { which } => {
+            let reason = which.reason.clone();
+            bulk::apply(&place, &which, Wish::Forget { reason }).await
+        }
+    }
+}
+
+async fn list(place: &Place, search: &cli::Search, limit: usize, json: bool) -> Result<(), Failure> {
+    let mut records = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = place.list(search, cursor, PAGE).await?;
+        records.extend(page.records);
+        cursor = page.next;
+        if cursor.is_none() || records.len() >= limit {
+            break;
+        }
+    }
+    let more = cursor.is_some() || records.len() > limit;
+    records.truncate(limit);
+    if json {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&records)
+                .map_err(|error| Failure::because("can't be shown", &error))?
+        );
+    } else {
+        print!("{}", table::listing(&records));
+        if more {
+            println!("(there are more: --limit {})", limit.saturating_mul(10));
+        }
+    }
+    Ok(())
+}
+
+async fn show(place: &Place, id: &str, json: bool) -> Result<(), Failure> {
+    let detail = place.show(id).await?;
+    if json {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&detail)
+                .map_err(|error| Failure::because("can't be shown", &error))?
+        );
+    } else {
+        print!("{}", table::detail(&detail));
+    }
+    Ok(())
+}
+
+/// Asks before many records are changed.
+fn confirm(count: usize, action: &str, which: &Which) -> Result<(), Failure> {
+    if which.yes {
+        return Ok(());
+    }
+    if !stdin().is_terminal() {
+        return Err(Failure::usage(format!("this would {action} {count} records: add --yes to do it")));
+    }
+    print!("{action} {count} records? Type the number to confirm: ");
+    let mut said = String::new();
+    let read = stdout().flush().and_then(|()| stdin().read_line(&mut said));
+    match read {
+        Ok(_) if said.trim() == count.to_string() => Ok(()),
+        _ => Err(Failure::new("nothing was changed")),
+    }
+}
+
+impl Decision {
+    fn outcome(self) -> Outcome {
+        if self.not_done { Outcome::NotDone } else { Outcome::Completed }
+    }
+}

@@ -1,0 +1,173 @@
+//! The admin API of a gateway, as a client sees it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+use super::cli::{PlaceArguments, Search};
+use super::place::{Wish, actor};
+use crate::admin::{Detail, Listing};
+use crate::config::{Speech, Target};
+use crate::failure::Failure;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const MOST_READ: usize = 64 << 20;
+
+pub(super) struct Remote {
+    target: Target,
+    token: String,
+}
+
+impl Remote {
+    pub(super) fn new(arguments: &PlaceArguments) -> Result<Self, Failure> {
+        let url = arguments.admin.as_deref().unwrap_or("http://127.0.0.1:8081");
+        let target = Target::parse(url).map_err(Failure::usage)?;
+        if target.speech != Speech::Http1 {
+            return Err(Failure::usage(
+                "the admin API is spoken to by http://; use a tunnel to reach it from elsewhere",
+            ));
+        }
+        Ok(Self { target, token: token(arguments.token_file.as_deref())? })
+    }
+
+    pub(super) async fn list(
+        &self,
+        search: &Search,
+        cursor: Option<String>,
+        limit: u32,
+    ) -> Result<Listing, Failure> {
+        let state = search.state.map(|state| state.name().to_owned());
+        let (limit, clone) = (Some(limit.to_string()), Option::<String>::clone);
+        let parameters = [
+            ("state", state),
+            ("route", clone(&search.route)),
+            ("scope", clone(&search.scope)),
+            ("q", clone(&search.key)),
+            ("since", clone(&search.since)),
+            ("cursor", cursor),
+            ("limit", limit),
+        ];
+        self.ask(Method::GET, &format!("/api/records{}", query(&parameters)), None).await
+    }
+
+    pub(super) async fn show(&self, id: &str) -> Result<Detail, Failure> {
+        self.ask(Method::GET, &format!("/api/records/{}", encoded(id)), None).await
+    }
+
+    pub(super) async fn change(&self, id: &str, seen: u64, wish: &Wish) -> Result<(), Failure> {
+        let path = format!("/api/records/{}", encoded(id));
+        let _: Value = match wish {
+            Wish::Resolve(decision) => {
+                let decision = crate::admin::Resolve { fence: Some(seen), ..(**decision).clone() };
+                let body = serde_json::to_value(decision)
+                    .map_err(|error| Failure::because("can't be sent", &error))?;
+                self.ask(Method::POST, &format!("{path}/resolve"), Some(body)).await?
+            }
+            Wish::Release { reason } => {
+                let body = json!({ "reason": reason, "fence": seen });
+                self.ask(Method::POST, &format!("{path}/release"), Some(body)).await?
+            }
+            Wish::Forget { reason } => {
+                let parameters = [("reason", Some(reason.clone())), ("fence", Some(seen.to_string()))];
+                self.ask(Method::DELETE, &format!("{path}{}", query(&parameters)), None).await?
+            }
+        };
+        Ok(())
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<T, Failure> {
+        let asked = tokio::time::timeout(PATIENCE, self.exchange(method, path, body)).await;
+        let (status, body) = asked.map_err(|_| Failure::new("the admin API does not answer in time"))??;
+        if status.is_success() {
+            return serde_json::from_slice(&body)
+                .map_err(|error| Failure::because("the admin API speaks another version", &error));
+        }
+        let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let detail = problem["detail"].as_str().unwrap_or("no reason was given");
+        Err(Failure::new(format!("the admin API answers {status}: {detail}")))
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<(StatusCode, Bytes), Failure> {
+        let address = &self.target.authority;
+        let unreachable = |error: &dyn std::error::Error| {
+            Failure::because(
+                &format!(
+                    "the admin API on {address} is not reached; is the gateway running? Name another with --admin, or a store with --store"
+                ),
+                error,
+            )
+        };
+        let socket = TcpStream::connect((self.target.host.as_str(), self.target.port)).await;
+        let socket = socket.map_err(|error| unreachable(&error))?;
+        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await;
+        let (mut sender, connection) = handshake.map_err(|error| unreachable(&error))?;
+        tokio::spawn(connection);
+        let text = body.map(|body| body.to_string()).unwrap_or_default();
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.target.base))
+            .header("host", address.as_str())
+            .header("authorization", format!("Bearer {}", self.token))
+            .header("onlyonce-actor", actor())
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(text)))
+            .map_err(|error| Failure::because("the request can't be made", &error))?;
+        let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MOST_READ).collect().await;
+        let body =
+            body.map_err(|error| Failure::new(format!("the answer of the admin API broke off: {error}")))?;
+        Ok((status, body.to_bytes()))
+    }
+}
+
+fn query(parameters: &[(&str, Option<String>)]) -> String {
+    let pairs =
+        parameters.iter().filter_map(|(name, value)| Some(format!("{name}={}", encoded(value.as_ref()?))));
+    let pairs: Vec<String> = pairs.collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+fn token(file: Option<&Path>) -> Result<String, Failure> {
+    let read = |file: &Path| std::fs::read_to_string(file).map(|text| text.trim().to_owned());
+    if let Some(file) = file {
+        let what = format!("the token file {} can't be read", file.display());
+        return read(file).map_err(|error| Failure::because(&what, &error).into_usage());
+    }
+    if let Ok(token) = std::env::var("ONLYONCE_ADMIN_TOKEN") {
+        return Ok(token);
+    }
+    let usual = ["onlyonce-data/admin.token", "onlyonce-admin.token"].map(PathBuf::from);
+    usual.iter().find_map(|file| read(file).ok()).ok_or_else(|| {
+        Failure::usage("which token? Name its file with --token-file (the gateway prints it at its start), or set ONLYONCE_ADMIN_TOKEN")
+    })
+}
+
+impl std::fmt::Debug for Remote {
+    // Without the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Remote").field("target", &self.target).finish_non_exhaustive()
+    }
+}

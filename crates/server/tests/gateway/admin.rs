@@ -1,0 +1,255 @@
+//! The admin API and `onlyonce records`.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::client::{Request, raw};
+use crate::program::{Gateway, Setup, onlyonce};
+use crate::stores::{key, on_every_store};
+use crate::upstream::Upstream;
+
+fn unknown(gateway: &Gateway, name: &str) -> (String, String) {
+    let key = key(name);
+    assert_eq!(gateway.post("/status/500", &key, "x").status, 500);
+    let id = gateway.post("/status/500", &key, "x").json()["record"].as_str().unwrap().to_owned();
+    (key, id)
+}
+
+on_every_store! {
+    fn an_unknown_outcome_is_found_and_resolved_with_an_answer(store: &str) {
+        let upstream = Upstream::start();
+        let gateway = Setup::new(store, &upstream).start();
+        let (key, id) = unknown(&gateway, "resolve");
+        let found = gateway.admin("GET", &format!("/api/records?state=unknown&q={key}&scope=a"), "").json();
+        assert_eq!(found["records"][0]["id"], id.as_str(), "{found}");
+        assert_eq!(gateway.admin("GET", &format!("/api/records?q={key}&scope=b"), "").json()["records"].as_array().unwrap().len(), 0);
+        let shown = gateway.admin("GET", &format!("/api/records/{id}"), "").json();
+        assert_eq!((&shown["state"], &shown["answer"]["status"]), (&"unknown".into(), &500.into()));
+        let path = format!("/api/records/{id}/resolve");
+        assert_eq!(gateway.admin("POST", &path, "{\"outcome\":\"completed\",\"reason\":\"\"}").status, 400);
+        let decision = "{\"outcome\":\"completed\",\"status\":201,\"headers\":{\"location\":\"/orders/7\"},\"body\":\"receipt 7\",\"reason\":\"found it\"}";
+        assert_eq!(gateway.admin("POST", &path, decision).status, 200);
+        assert_eq!(gateway.admin("POST", &path, decision).status, 409);
+        let replay = gateway.post("/status/500", &key, "x");
+        assert!(replay.is_replayed() && replay.status == 201 && replay.text() == "receipt 7", "{replay:?}");
+        assert_eq!(replay.header("location"), Some("/orders/7"));
+        assert_eq!(upstream.effects(), 1);
+    }
+
+    fn what_did_not_happen_runs_again_and_what_is_forgotten_too(store: &str) {
+        let upstream = Upstream::start();
+        let gateway = Setup::new(store, &upstream).start();
+        let (key, id) = unknown(&gateway, "release");
+        let stale = "{\"reason\":\"r\",\"fence\":1}";
+        assert_eq!(gateway.admin("POST", &format!("/api/records/{id}/release"), stale).status, 409);
+        assert_eq!(gateway.admin("POST", &format!("/api/records/{id}/release"), "{\"reason\":\"not in the ledger\"}").status, 200);
+        assert_eq!(gateway.post("/status/500", &key, "x").status, 500);
+        assert_eq!(upstream.effects_of(&key), 2);
+        assert_eq!(gateway.admin("DELETE", &format!("/api/records/{id}"), "").status, 400, "why?");
+        assert_eq!(gateway.admin("DELETE", &format!("/api/records/{id}?reason=r"), "").status, 200);
+        assert_eq!(gateway.admin("DELETE", &format!("/api/records/{id}?reason=r"), "").status, 404);
+        assert_eq!(gateway.post("/status/500", &key, "y").status, 500);
+        assert_eq!(upstream.effects_of(&key), 3);
+    }
+
+    fn records_are_listed_shown_and_changed_in_bulk_from_the_terminal(store: &str) {
+        let upstream = Upstream::start();
+        let route = format!("POST /status/{{code}}/{}/1", key("x-route"));
+        let path = route.replace("POST ", "").replace("{code}", "500");
+        let gateway = Setup::new(store, &upstream).config(&format!("[[route]]\nmatch = \"{route}\"\n")).start();
+        let keys: Vec<String> = (0..5).map(|_| key("bulk")).collect();
+        for key in &keys {
+            gateway.post(&path, key, "x");
+        }
+        let (code, said) = gateway.records(&["list", "--route", &route, "--status", "unknown"]);
+        assert_eq!((code, said.matches(" unknown ").count()), (0, 5), "{said}");
+        let (code, said) = gateway.records(&["list", "--route", &route, "--since", "1h", "--json"]);
+        let listed: Vec<serde_json::Value> = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+        assert_eq!((code, listed.len()), (0, 5));
+        let id = listed[0]["id"].as_str().unwrap();
+        let (code, said) = gateway.records(&["show", id]);
+        assert!(code == 0 && said.contains("unknown for") && said.contains("effect"), "{said}");
+        let (code, said) = gateway.records(&["resolve", id, "--completed", "--answer-status", "201", "--body", "done", "--reason", "seen"]);
+        assert!(code == 0 && said.contains("resolve: 1 record"), "{said}");
+        let (code, said) = gateway.records(&["release", "--route", &route, "--reason", "outage"]);
+        assert!(code == 2 && said.contains("4 records") && said.contains("--yes"), "{said}");
+        let (code, said) = gateway.records(&["release", "--route", &route, "--reason", "outage", "--yes", "--json"]);
+        assert!(code == 0 && said.contains("\"done\":4"), "{said}");
+        let (code, said) = gateway.records(&["purge", "--route", &route, "--reason", "over", "--yes"]);
+        assert!(code == 0 && said.contains("forget: 5 records"), "{said}");
+        assert!(gateway.records(&["list", "--route", &route]).1.contains("no records"));
+        let audit = std::fs::read_to_string(gateway.token_file().parent().unwrap().join(if store.starts_with("embedded") { "audit.log" } else { "onlyonce-audit.log" })).unwrap();
+        assert_eq!(audit.matches("\"result\":\"done\"").count(), 10, "{audit}");
+        assert!(audit.contains("\"why\":\"outage\"") && audit.contains("\"who\":"), "{audit}");
+    }
+}
+
+#[test]
+fn without_the_right_token_there_is_nothing_to_see() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("embedded:./data", &upstream).start();
+    let admin = gateway.admin.unwrap();
+    let mode = std::fs::metadata(gateway.token_file()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let token = gateway.token();
+    for path in
+        ["/api/records", "/api/stats", "/api/config", "/api/events", "/api/openapi.json", "/api/nothing"]
+    {
+        let ask = |token: Option<&str>| {
+            let request = Request::new("GET", path);
+            token.map_or(request.clone(), |token| request.header("authorization", token)).send(admin).status
+        };
+        assert_eq!(ask(None), 401, "{path}");
+        for wrong in [
+            "Bearer ",
+            "Bearer wrong",
+            &token,
+            &format!("Basic {token}"),
+            &format!("Bearer {token}x"),
+            &format!("Bearer {}", &token[1..]),
+        ] {
+            assert_eq!(ask(Some(wrong)), 401, "{path} {wrong}");
+        }
+    }
+    for path in ["/api/records", "/api/stats", "/api/config", "/api/openapi.json", "/api/attention"] {
+        assert_eq!(gateway.admin("GET", path, "").status, 200, "{path}");
+    }
+    let health = Request::new("GET", "/healthz").send(admin);
+    assert_eq!((health.status, Request::new("GET", "/readyz").send(admin).status), (200, 200));
+    assert!(!gateway.log().contains(&token));
+}
+
+#[test]
+fn the_token_outlives_a_restart_and_may_be_given() {
+    let upstream = Upstream::start();
+    let home = tempfile::tempdir().unwrap();
+    let setup = || Setup::new("embedded:./data", &upstream).home(home.path());
+    let first = setup().start().token();
+    assert_eq!(setup().start().token(), first);
+    let given = setup().with(&["--admin-token", "given-and-long-enough"]).start();
+    let ask = Request::new("GET", "/api/stats").header("authorization", "Bearer given-and-long-enough");
+    assert_eq!(ask.send(given.admin.unwrap()).status, 200);
+    assert_eq!(given.admin("GET", "/api/stats", "").status, 401);
+}
+
+#[test]
+fn statistics_metrics_and_events_tell_what_happens() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).config("[[route]]\nmatch = \"POST /pay\"\n").start();
+    let key = key("stats");
+    gateway.post("/pay", &key, "x");
+    gateway.post("/pay", &key, "x");
+    let stats = gateway.admin("GET", "/api/stats", "").json();
+    assert_eq!(stats["routes"]["POST /pay"]["executed"], 1, "{stats}");
+    assert_eq!(stats["requests"]["replayed"], 1);
+    assert_eq!(stats["records"]["completed"], 1);
+    let metrics = Request::new("GET", "/metrics").send(gateway.admin.unwrap()).text();
+    for line in [
+        "onlyonce_requests_total{route=\"POST /pay\",result=\"replayed\"} 1",
+        "onlyonce_request_seconds_count{route=\"POST /pay\",result=\"executed\"} 1",
+        "onlyonce_store_seconds_count{operation=\"settle\",result=\"ok\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    let ask =
+        Request::new("GET", "/api/events").header("authorization", &format!("Bearer {}", gateway.token()));
+    let (_, id) = unknown(&gateway, "event");
+    let admin = gateway.admin.unwrap();
+    let listening =
+        std::thread::spawn(move || raw(admin, &ask.bytes(), std::time::Duration::from_millis(2500)));
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    gateway.admin("POST", &format!("/api/records/{id}/release"), "{\"reason\":\"told\"}");
+    // The stream has a figure every second, so it is never silent: closing the gateway ends it.
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    drop(gateway);
+    let told = listening.join().unwrap();
+    assert!(told.contains("event: stats") && told.contains("event: change") && told.contains(&id), "{told}");
+}
+
+#[test]
+fn the_openapi_document_names_every_path() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).start();
+    let document = gateway.admin("GET", "/api/openapi.json", "").json();
+    for path in [
+        "/api/records",
+        "/api/records/{id}",
+        "/api/records/{id}/resolve",
+        "/api/records/{id}/release",
+        "/api/stats",
+        "/api/events",
+        "/api/config",
+    ] {
+        assert!(document["paths"][path].is_object(), "{path}");
+    }
+}
+
+#[test]
+fn strange_requests_to_the_admin_api_are_refused_and_never_a_5xx() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).start();
+    let id = "0".repeat(64);
+    for (method, path, body) in [
+        ("GET", "/api/records?state=nonsense".to_owned(), ""),
+        ("GET", "/api/records?limit=0".to_owned(), ""),
+        ("GET", "/api/records?limit=99999999999".to_owned(), ""),
+        ("GET", "/api/records?cursor=%00%FF".to_owned(), ""),
+        ("GET", "/api/records?since=soon".to_owned(), ""),
+        ("GET", "/api/records?colour=red".to_owned(), ""),
+        ("GET", "/api/records?q=".to_owned() + &"k".repeat(300), ""),
+        ("GET", "/api/records/nonsense".to_owned(), ""),
+        ("GET", format!("/api/records/{id}"), ""),
+        ("PUT", format!("/api/records/{id}"), ""),
+        ("POST", format!("/api/records/{id}/resolve"), "{"),
+        ("POST", format!("/api/records/{id}/resolve"), "{\"outcome\":\"perhaps\",\"reason\":\"r\"}"),
+        (
+            "POST",
+            format!("/api/records/{id}/resolve"),
+            "{\"outcome\":\"completed\",\"status\":99,\"reason\":\"r\"}",
+        ),
+        (
+            "POST",
+            format!("/api/records/{id}/resolve"),
+            "{\"outcome\":\"completed\",\"headers\":{\"a\":\"b\\r\\nset-cookie: x\"},\"reason\":\"r\"}",
+        ),
+        ("POST", format!("/api/records/{id}/release"), "[]"),
+        ("DELETE", format!("/api/records/{id}?reason=r&fence=-1"), ""),
+    ] {
+        let answer = gateway.admin(method, &path, body);
+        assert!((400..500).contains(&answer.status), "{method} {path}: {answer:?}");
+    }
+}
+
+#[test]
+fn records_can_be_repaired_straight_on_a_store() {
+    let upstream = Upstream::start();
+    let home = tempfile::tempdir().unwrap();
+    let mut gateway = Setup::new("embedded:./data", &upstream).home(home.path()).start();
+    let (key, id) = unknown(&gateway, "store");
+    let records =
+        |words: &[&str]| onlyonce(home.path(), &[&["records", "--store", "embedded:./data"], words].concat());
+    let (code, said) = records(&["list"]);
+    assert!(code == 1 && said.contains("in use"), "{said}");
+    gateway.terminate();
+    let (code, said) = records(&["list", "--state", "unknown"]);
+    assert!(code == 0 && said.contains(&id), "{said}");
+    let (code, said) = records(&["release", &id, "--reason", "r"]);
+    assert!(code == 0, "{said}");
+    let gateway = Setup::new("embedded:./data", &upstream).home(home.path()).start();
+    assert_eq!(gateway.post("/status/500", &key, "x").status, 500);
+    assert_eq!(upstream.effects_of(&key), 2);
+}
+
+#[test]
+fn wrong_words_for_records_are_usage_errors() {
+    let home = tempfile::tempdir().unwrap();
+    for (words, hint) in [
+        (&["records", "list"][..], "--token-file"),
+        (&["records", "--store", "memory:", "release", "--reason", "r"], "which records?"),
+        (&["records", "--store", "memory:", "show", "nonsense"], "64 hexadecimal digits"),
+        (&["records", "--store", "nosuch:", "list"], "there are memory:"),
+        (&["records", "--store", "memory:", "resolve", "x", "--reason", "r"], "--completed"),
+    ] {
+        let (code, said) = onlyonce(home.path(), words);
+        assert!(code == 2 && said.contains(hint), "{words:?}: {code} {said}");
+    }
+}

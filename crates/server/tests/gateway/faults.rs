@@ -1,0 +1,276 @@
+//! Servers that are taken away, and gateways that are killed, paused, drained and reloaded.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::client::{Answer, Request};
+use crate::program::{Gateway, Setup, eventually, post};
+use crate::stores::{key, url_in};
+use crate::upstream::Upstream;
+
+/// A Redis of the test's own, which may be stopped.
+pub(crate) struct Redis {
+    process: Child,
+    port: u16,
+    _folder: TempDir,
+}
+
+impl Redis {
+    pub(crate) fn start() -> Self {
+        let folder = TempDir::new().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let process = Command::new("redis-server")
+            .args([
+                "--port",
+                &port.to_string(),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--dir",
+            ])
+            .arg(folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is needed; `cargo xtask test` installs it");
+        eventually(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Self { process, port, _folder: folder }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn stop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// How much a test does: little in `test`, much in `soak`.
+fn kills(usual: usize) -> usize {
+    std::env::var("ONLYONCE_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
+}
+
+/// Retries until there is an answer that is not about now.
+fn insist(address: std::net::SocketAddr, request: &Request) -> Option<Answer> {
+    for _ in 0..400 {
+        match request.try_send(address) {
+            Ok(answer)
+                if !matches!(answer.problem().as_str(), "in-progress" | "draining" | "store-unavailable") =>
+            {
+                return Some(answer);
+            }
+            _ => thread::sleep(Duration::from_millis(10)),
+        }
+    }
+    None
+}
+
+/// Kills gateways at random while clients retry; afterwards every key has at most one effect, and every answer that was sent
+/// without `Idempotency-Stored: false` is still the answer.
+fn killed_at_random(store: &str, count: usize) {
+    let upstream = Upstream::start();
+    let home = TempDir::new().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let setup = || {
+        let setup = Setup::new(store, &upstream).with(&["--listen", &free]).home(home.path());
+        setup.with(&["--lease", "1s"]).with(&["--max-run", "10s"]).start()
+    };
+    let mut gateway = setup();
+    let (done, address) = (Arc::new(AtomicBool::new(false)), gateway.address);
+    let answered_so_far = Arc::new(AtomicUsize::new(0));
+    let clients: Vec<_> = (0..6)
+        .map(|_| {
+            let (done, answered) = (Arc::clone(&done), Arc::clone(&answered_so_far));
+            thread::spawn(move || {
+                let mut promised = Vec::new();
+                while !done.load(Ordering::SeqCst) {
+                    let key = key("kill");
+                    let request = post("/slow/5", &key, "x");
+                    if let Some(answer) = insist(address, &request) {
+                        let stored = answer.header("idempotency-stored") != Some("false");
+                        answered.fetch_add(usize::from(answer.status == 201), Ordering::SeqCst);
+                        promised.push((key, Some(answer).filter(|answer| stored && answer.status == 201)));
+                    }
+                }
+                promised
+            })
+        })
+        .collect();
+    for round in 0..count {
+        // On a slow machine too, every life of a gateway does something before it ends at a random moment.
+        let before = answered_so_far.load(Ordering::SeqCst);
+        eventually(|| answered_so_far.load(Ordering::SeqCst) > before + 10);
+        thread::sleep(Duration::from_millis((round as u64 * 37) % 40));
+        gateway.kill();
+        gateway = setup();
+    }
+    thread::sleep(Duration::from_millis(300));
+    done.store(true, Ordering::SeqCst);
+    let promised: Vec<_> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+    let answered = promised.iter().filter(|(_, answer)| answer.is_some()).count();
+    assert!(
+        answered * 2 > promised.len() && answered >= count / 2,
+        "{answered} of {} were answered",
+        promised.len()
+    );
+    for (key, answer) in &promised {
+        assert!(upstream.effects_of(key) <= 1, "{key} had {} effects", upstream.effects_of(key));
+        if let Some(answer) = answer {
+            let again = insist(gateway.address, &post("/slow/5", key, "x")).expect("an answer");
+            assert!(again.is_replayed() && again.body == answer.body, "{key}: {again:?}");
+        }
+    }
+    println!("{count} kills, {} keys, {answered} answered", promised.len());
+}
+
+#[test]
+fn killed_at_random_on_the_embedded_store() {
+    killed_at_random("embedded:./data", kills(12));
+}
+
+#[test]
+fn killed_at_random_on_redis() {
+    killed_at_random(&url_in("ONLYONCE_TEST_REDIS_URL"), kills(12));
+}
+
+#[test]
+fn killed_at_random_on_postgres() {
+    killed_at_random(&url_in("ONLYONCE_TEST_POSTGRES_URL"), kills(8));
+}
+
+#[test]
+fn of_two_gateways_on_one_store_a_paused_one_can_not_overwrite_what_the_other_did() {
+    let upstream = Upstream::start();
+    let store = url_in("ONLYONCE_TEST_REDIS_URL");
+    let setup = || Setup::new(&store, &upstream).with(&["--lease", "1s"]).with(&["--max-run", "5s"]);
+    let one = setup().config("[[route]]\nmatch = \"POST /slow/{ms}\"\non_lapse = \"rerun\"\n").start();
+    let other = setup().config("[[route]]\nmatch = \"POST /slow/{ms}\"\non_lapse = \"rerun\"\n").start();
+    let (key, address) = (key("paused"), one.address);
+    let request = post("/slow/400", &key, "x");
+    let first = thread::spawn({
+        let request = request.clone();
+        move || request.send(address)
+    });
+    eventually(|| upstream.effects_of(&key) == 1);
+    one.signal(Signal::STOP);
+    // The paused one's lease runs out; the other takes over, as the route allows.
+    let taken = insist(other.address, &request).unwrap();
+    assert_eq!(taken.status, 201);
+    one.signal(Signal::CONT);
+    let late = first.join().unwrap();
+    assert_eq!(late.body, taken.body, "the zombie's client gets the answer that is stored");
+    assert_eq!(insist(one.address, &request).unwrap().body, taken.body);
+    let fences: Vec<u64> =
+        upstream.seen().iter().map(|seen| seen.header("onlyonce-fence").unwrap().parse().unwrap()).collect();
+    assert!(fences[0] < fences[1], "a fenced resource would refuse the zombie: {fences:?}");
+}
+
+#[test]
+fn two_gateways_on_one_store_run_a_key_once() {
+    let upstream = Upstream::start();
+    let store = url_in("ONLYONCE_TEST_REDIS_URL");
+    let gateways: Vec<Gateway> =
+        (0..2).map(|_| Setup::new(&store, &upstream).with(&["--wait", "20s"]).start()).collect();
+    let keys: Vec<String> = (0..10).map(|_| key("both")).collect();
+    let calls: Vec<_> = keys
+        .iter()
+        .flat_map(|key| gateways.iter().map(move |gateway| (gateway.address, post("/slow/50", key, "x"))))
+        .map(|(address, request)| thread::spawn(move || insist(address, &request).unwrap()))
+        .collect();
+    let answers: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
+    for (pair, key) in answers.chunks(2).zip(&keys) {
+        assert_eq!(pair[0].body, pair[1].body);
+        assert_eq!(upstream.effects_of(key), 1);
+    }
+}
+
+#[test]
+fn sigterm_finishes_what_is_under_way_refuses_what_is_new_and_exits_0() {
+    let upstream = Upstream::start();
+    let mut gateway = Setup::new("embedded:./data", &upstream).start();
+    let (address, admin) = (gateway.address, gateway.admin.unwrap());
+    let keyed = thread::spawn(move || post("/gated", &key("keyed"), "x").send(address));
+    let plain = thread::spawn(move || post("/gated", "", "x").send(address));
+    eventually(|| upstream.effects() == 2);
+    gateway.signal(Signal::TERM);
+    eventually(|| Request::new("GET", "/readyz").send(admin).status == 503);
+    let refused = post("/pay", &key("late"), "x").send(address);
+    refused.is(503, "draining");
+    assert!(refused.header("retry-after").is_some() && refused.header("connection") == Some("close"));
+    upstream.open();
+    assert_eq!(keyed.join().unwrap().status, 201);
+    assert_eq!(plain.join().unwrap().status, 201);
+    let status = gateway.process.wait().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(upstream.effects(), 2);
+}
+
+#[test]
+fn sigterm_gives_up_after_the_limit_and_the_lease_is_left_to_lapse() {
+    let upstream = Upstream::start();
+    let home = TempDir::new().unwrap();
+    let setup = || Setup::new("embedded:./data", &upstream).with(&["--drain", "500ms"]).home(home.path());
+    let mut gateway = setup().start();
+    let (key, address) = (key("stuck"), gateway.address);
+    let stuck = post("/gated", &key, "x");
+    let first = thread::spawn(move || stuck.try_send(address).is_err());
+    eventually(|| upstream.effects() == 1);
+    let (code, printed) = gateway.terminate();
+    assert_eq!(code, 0);
+    assert!(printed.contains("1 calls were still running"), "{printed}");
+    assert!(first.join().unwrap());
+    setup().start().post("/gated", &key, "x").is(409, "outcome-unknown");
+}
+
+#[test]
+fn a_reload_under_load_loses_no_request_and_a_wrong_one_changes_nothing() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).config("[defaults]\nmissing = \"pass\"\n").start();
+    let (address, stop, sent) =
+        (gateway.address, Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let load: Vec<_> = (0..4)
+        .map(|_| {
+            let (stop, sent) = (Arc::clone(&stop), Arc::clone(&sent));
+            thread::spawn(move || {
+                while !stop.load(Ordering::SeqCst) {
+                    assert_eq!(post("/pay", &key("load"), "x").send(address).status, 201);
+                    sent.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    let file = gateway.home.join("gateway.toml");
+    for round in 0..6 {
+        let word = if round % 2 == 0 { "reject" } else { "pass" };
+        std::fs::write(&file, format!("[defaults]\nmissing = \"{word}\"\n")).unwrap();
+        gateway.signal(Signal::HUP);
+        let expected = if round % 2 == 0 { 400 } else { 201 };
+        eventually(|| gateway.post("/pay", "", "x").status == expected);
+    }
+    std::fs::write(&file, "[defaults]\nmising = \"reject\"\n").unwrap();
+    gateway.signal(Signal::HUP);
+    eventually(|| {
+        gateway.log().contains("the old one stays") && gateway.log().contains("did you mean \"missing\"?")
+    });
+    assert_eq!(gateway.post("/pay", "", "x").status, 201);
+    stop.store(true, Ordering::SeqCst);
+    load.into_iter().for_each(|client| client.join().unwrap());
+    assert!(sent.load(Ordering::SeqCst) > 20);
+}
