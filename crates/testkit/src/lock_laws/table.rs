@@ -1,6 +1,6 @@
 //! The list of laws, once.
 
-/// Makes one test of every law of [`LockBackend`](onlyonce_core::lock::LockBackend), named as the law, for this
+/// Makes one test of every law of `LockBackend` (of `onlyonce_core::lock`), named as the law, for this
 /// [`LockHarness`](crate::LockHarness). Put two harnesses of one file into two modules.
 ///
 /// With `fenced` after the harness, also of the laws about fences.
