@@ -17,7 +17,7 @@ pub(crate) trait Measured: Database {
 }
 
 macro_rules! measured {
-    ($database:ty, $label:literal, $url:expr, $one:literal, $two:literal, $lock:literal, $id:literal, $numbers:expr, $more:literal, $value:literal) => {
+    ($database:ty, $label:literal, $url:expr, $one:literal, $two:literal, $lock:literal, $id:literal, $numbers:expr, $more:literal, $value:literal, $begin:literal) => {
         #[async_trait::async_trait]
         impl Measured for $database {
             const LABEL: &'static str = $label;
@@ -36,7 +36,7 @@ macro_rules! measured {
             }
 
             async fn bare(pool: &Pool<Self>, table: &str) {
-                let mut transaction = pool.begin().await.unwrap();
+                let mut transaction = pool.begin_with($begin).await.unwrap();
                 Self::business(&mut transaction, table).await;
                 transaction.commit().await.unwrap();
             }
@@ -57,13 +57,13 @@ macro_rules! measured {
                     concat!("UPDATE article_{} SET status = 'COMPLETED', response_json = '{{\"paid\":42}}' WHERE idem_key = ", $one),
                     table
                 );
-                let mut transaction = pool.begin().await.unwrap();
+                let mut transaction = pool.begin_with($begin).await.unwrap();
                 run(&mut transaction, find, false).await;
                 run(&mut transaction, insert, true).await;
                 run(&mut transaction, lock.clone(), false).await;
                 transaction.commit().await.unwrap();
                 Self::bare(pool, table).await;
-                let mut transaction = pool.begin().await.unwrap();
+                let mut transaction = pool.begin_with($begin).await.unwrap();
                 run(&mut transaction, lock, false).await;
                 run(&mut transaction, done, false).await;
                 transaction.commit().await.unwrap();
@@ -105,7 +105,8 @@ measured!(
     "sha256((random()::text || n::text)::bytea)",
     |n| format!("generate_series(1, {n}) AS numbers(n)"),
     ", awaited",
-    ", FALSE"
+    ", FALSE",
+    "BEGIN"
 );
 measured!(
     MySql,
@@ -119,7 +120,8 @@ measured!(
         "(SELECT a.n + 1000 * b.n AS n FROM {THOUSAND} AS a CROSS JOIN {THOUSAND} AS b LIMIT {n}) AS numbers"
     ),
     "",
-    ""
+    "",
+    "BEGIN"
 );
 measured!(
     Sqlite,
@@ -133,7 +135,8 @@ measured!(
         "(WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {n}) SELECT n FROM numbers)"
     ),
     "",
-    ""
+    "",
+    "BEGIN IMMEDIATE"
 );
 
 /// A thousand numbers, in SQL that MySQL and MariaDB both speak.
