@@ -14,7 +14,8 @@ use crate::summary::{self, Row};
 use crate::workspace::Workspace;
 
 /// Packages with measurements of their own, in `benches/`.
-const PACKAGES: &[&str] = &["onlyonce-store-embedded", "onlyonce-store-redis", "onlyonce-server"];
+const PACKAGES: &[&str] =
+    &["onlyonce-store-embedded", "onlyonce-store-redis", "onlyonce-server", "onlyonce-consumer"];
 
 /// A package whose measurements need databases; see `services`.
 const ON_DATABASES: &str = "onlyonce-sql";

@@ -43,13 +43,13 @@ pub use decision::{Action, Broker, Outcome, Reason, Retries, decide};
 pub use handler::{Batch, Job};
 pub use identity::{Extract, MESSAGE_ID_HEADER, NoId};
 #[cfg(feature = "kafka")]
-pub use kafka::Kafka;
+pub use kafka::{Kafka, KafkaPublisher};
 pub use message::{History, Message};
 #[cfg(feature = "nats")]
-pub use nats::Nats;
+pub use nats::{Nats, NatsPublisher};
 pub use processor::Compare;
 #[cfg(feature = "lapin")]
-pub use rabbitmq::RabbitMq;
+pub use rabbitmq::{RabbitMq, RabbitPublisher};
 pub use service::Consuming;
 pub use start::{Horizon, StartError, Warning};
 pub use stats::Stats;

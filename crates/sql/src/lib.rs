@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`SqlStore::same_transaction`] | the record commits with the effect, in a [`Tx`] that the handler uses: never "unknown" |
 //! | [`SqlStore`] | records in a table, with leases judged by the clock of the database |
+//! | [`outbox`] | events that are written in the business transaction, and published once it is committed |
 //! | [`guard`] | one statement that tells done, duplicate, conflict, illegal and missing apart |
 
 // What only another database needs is not missed where that one is switched off.
@@ -31,6 +32,7 @@ mod inspect;
 mod link;
 mod migrate;
 mod open_error;
+pub mod outbox;
 mod quiet;
 mod row;
 mod statements;

@@ -31,6 +31,11 @@ impl Table {
         Ok(Self { schema: schema.map(str::to_owned), name: name.to_owned() })
     }
 
+    /// The table of the outbox, unless it is told otherwise.
+    pub(crate) fn outbox() -> Self {
+        Self { schema: None, name: "onlyonce_outbox".to_owned() }
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

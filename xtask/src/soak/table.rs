@@ -75,6 +75,14 @@ pub(super) const SOAKS: &[Soak] = &[
         variable: "ONLYONCE_KILLS",
         count: 500,
     },
+    Soak {
+        name: "consumer-kills",
+        title: "Consumers on each broker, and relays of an outbox, are killed so often while a hundred times as many messages flow",
+        package: "onlyonce-consumer",
+        filter: "binary(kill) + binary(transaction)",
+        variable: "ONLYONCE_CONSUMER_KILLS",
+        count: 100,
+    },
 ];
 
 /// What came of a run.

@@ -7,6 +7,7 @@
 mod check;
 mod delivery;
 mod lanes;
+mod publisher;
 mod source;
 
 use std::fmt;
@@ -18,6 +19,8 @@ use self::source::KafkaSource;
 use crate::adapter::{BrokerError, Connect, Connected, Plan};
 use crate::decision::Broker;
 use crate::start::StartError;
+
+pub use self::publisher::KafkaPublisher;
 
 /// A topic of a Kafka, and where its poison goes.
 ///

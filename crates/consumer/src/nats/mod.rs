@@ -5,6 +5,7 @@
 
 mod check;
 mod delivery;
+mod publisher;
 mod source;
 
 use std::fmt;
@@ -17,6 +18,8 @@ use self::source::NatsSource;
 use crate::adapter::{BrokerError, Connect, Connected, Plan};
 use crate::decision::Broker;
 use crate::start::{Horizon, StartError};
+
+pub use self::publisher::NatsPublisher;
 
 /// A stream of a NATS JetStream, and where its poison goes.
 ///

@@ -7,6 +7,7 @@
 mod delay;
 mod delivery;
 mod link;
+mod publisher;
 mod source;
 
 use std::fmt;
@@ -19,6 +20,8 @@ use self::source::RabbitSource;
 use crate::adapter::{Connect, Connected, Plan};
 use crate::decision::Broker;
 use crate::start::{Horizon, StartError, Warning};
+
+pub use self::publisher::RabbitPublisher;
 
 /// A queue of a RabbitMQ, and where its poison goes.
 ///

@@ -92,6 +92,15 @@ impl Stage {
         FaultProxy::start(server).await.unwrap()
     }
 
+    /// With a connection of its own, after the server was restarted.
+    pub(crate) async fn again(&self) -> Self {
+        match self {
+            Self::Rabbit(stage) => Self::Rabbit(RabbitStage::of(&stage.url, &stage.queue).await),
+            Self::Nats(stage) => Self::Nats(NatsStage::of(&stage.url, &stage.name).await),
+            Self::Kafka(_) => panic!("the mock cluster has nothing to start again from"),
+        }
+    }
+
     /// Where the broker is.
     pub(crate) fn url(&self) -> String {
         match self {
