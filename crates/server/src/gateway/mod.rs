@@ -24,7 +24,7 @@ pub(crate) mod tls;
 mod upstream;
 mod wire;
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +42,13 @@ use crate::{shutdown, stores};
 pub(crate) use front::Gate;
 use live::Live;
 use serve::Server;
+
+/// Prints a line. Whoever reads it may have gone, which is no reason to end.
+macro_rules! say {
+    ($($line:tt)*) => {
+        drop(writeln!(std::io::stdout(), $($line)*))
+    };
+}
 
 /// How often connections to upstreams are tidied up.
 const TIDY: Duration = Duration::from_secs(10);
@@ -140,16 +147,16 @@ fn greet(config: &Config, listener: &TcpListener, admin_listener: Option<&TcpLis
         listener.local_addr().map_or_else(|_| "?".into(), |address| address.to_string())
     };
     let scheme = if config.tls.is_some() { "https" } else { "http" };
-    println!("onlyonce gateway: {scheme}://{}", address(listener));
+    say!("onlyonce gateway: {scheme}://{}", address(listener));
     if let Some(target) = &config.target {
-        println!("  upstream  {}", target.authority);
+        say!("  upstream  {}", target.authority);
     }
-    println!("  store     {}", stores::masked(&config.store));
-    println!("  scope     {}", config.scope);
+    say!("  store     {}", stores::masked(&config.store));
+    say!("  scope     {}", config.scope);
     if let Some(listener) = admin_listener {
-        println!("onlyonce admin: http://{}", address(listener));
+        say!("onlyonce admin: http://{}", address(listener));
         if let Some(file) = admin.token_file() {
-            println!("  token     in {}", file.display());
+            say!("  token     in {}", file.display());
         }
     }
 }
@@ -215,7 +222,7 @@ impl Reloading {
 
 /// Finishes what has begun, refuses what is new, and leaves.
 async fn drain(gate: &Gate, once: &Idempotency, leave: watch::Sender<bool>, limit: Duration) {
-    println!("finishing what is under way, for at most {}…", crate::config::units::show_duration(limit));
+    say!("finishing what is under way, for at most {}…", crate::config::units::show_duration(limit));
     gate.drain();
     leave.send_replace(true);
     let finished = tokio::time::timeout(limit, async {
@@ -230,9 +237,9 @@ async fn drain(gate: &Gate, once: &Idempotency, leave: watch::Sender<bool>, limi
         Err(_) => once.drain(Duration::ZERO).await,
     };
     match drained {
-        Drained::Everything => println!("done: every call is settled"),
+        Drained::Everything => say!("done: every call is settled"),
         Drained::Left(calls) => {
-            println!("{calls} calls were still running; retries of them will be told \"unknown\"")
+            say!("{calls} calls were still running; retries of them will be told \"unknown\"")
         }
     }
 }

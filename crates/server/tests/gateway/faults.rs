@@ -223,6 +223,16 @@ fn sigterm_finishes_what_is_under_way_refuses_what_is_new_and_exits_0() {
 }
 
 #[test]
+fn a_gateway_goes_on_when_nobody_reads_what_it_prints() {
+    let upstream = Upstream::start();
+    let mut gateway = Setup::new("memory:", &upstream).start();
+    gateway.nobody_reads();
+    assert_eq!(gateway.post("/pay", &key("unread"), "x").status, 201);
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn sigterm_gives_up_after_the_limit_and_the_lease_is_left_to_lapse() {
     let upstream = Upstream::start();
     let home = TempDir::new().unwrap();

@@ -23,7 +23,7 @@ pub(crate) struct Setup {
 /// A gateway that is running; killed when the test is over.
 pub(crate) struct Gateway {
     pub(crate) process: Child,
-    output: BufReader<ChildStdout>,
+    output: Option<BufReader<ChildStdout>>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) home: PathBuf,
@@ -99,7 +99,7 @@ impl Setup {
             address = address.or_else(|| after("onlyonce gateway: "));
             admin = admin.or_else(|| after("onlyonce admin: "));
         }
-        Gateway { process, output, address: address.unwrap(), admin, home, _folder: folder }
+        Gateway { process, output: Some(output), address: address.unwrap(), admin, home, _folder: folder }
     }
 
     /// Runs it to its end, which must come soon.
@@ -124,6 +124,11 @@ impl Gateway {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
+    /// Closes the pipe that it prints to.
+    pub(crate) fn nobody_reads(&mut self) {
+        self.output = None;
+    }
+
     /// kill -9.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
@@ -134,7 +139,7 @@ impl Gateway {
     pub(crate) fn terminate(&mut self) -> (i32, String) {
         self.signal(Signal::TERM);
         let mut printed = String::new();
-        self.output.read_to_string(&mut printed).unwrap();
+        self.output.as_mut().unwrap().read_to_string(&mut printed).unwrap();
         (self.process.wait().unwrap().code().unwrap_or(-1), printed)
     }
 
