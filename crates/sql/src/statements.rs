@@ -29,6 +29,8 @@ const EXPIRED: &str = "(expires_at <= {now} AND (status <> 0 OR lease_until <= {
 #[doc(hidden)]
 pub struct Statements {
     pub(crate) insert: Statement,
+    /// The same as the first statement of a transaction.
+    pub(crate) claim: Statement,
     pub(crate) take: Statement,
     pub(crate) renew: Statement,
     pub(crate) settle: Statement,
@@ -51,6 +53,8 @@ pub struct Statements {
 pub(crate) struct Parts {
     /// The statement that inserts a new record.
     pub(crate) insert: &'static str,
+    /// What is said after it where it begins a transaction; see [`Dialect::UNHURRIED`].
+    pub(crate) unhurried: &'static str,
     /// What is said after a change, so that who waits is woken.
     pub(crate) wake: String,
     /// How rows are locked that others do not hold.
@@ -76,6 +80,7 @@ impl Statements {
         let list = "SELECT {columns} FROM {table} WHERE NOT {expired}";
         Self {
             insert: ready(parts.insert),
+            claim: ready(&format!("{}{}", parts.insert, parts.unhurried)),
             take: ready(
                 "UPDATE {table} SET hash_rules = $1, hash = $2, route = $3, key_hash = $4, scope_hash = $5, fence = $6, \
                  owner = $7, attempts = $8, began_over = $9, status = 0, settled_at = 0, answer = NULL, \

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use common::*;
-use onlyonce_core::{Idempotency, Refusal, Settings, StateKind, Store as _};
+use onlyonce_core::{
+    AttemptId, Begin, Fence, Idempotency, RecordId, Refusal, Settings, Settlement, StateKind, Store as _,
+    Verdict,
+};
 use onlyonce_sql::{InTransaction as _, NoTx, SqlStore, Tx};
 use tokio::sync::Notify;
 
@@ -63,6 +66,19 @@ impl<DB: Effects> World<DB> {
 
     async fn effects(&self, key: &str) -> i64 {
         DB::count(self.store.pool(), &self.table, key).await
+    }
+
+    /// A record that was begun and released under a lease, as an earlier failure leaves it.
+    async fn release(&self, key: &str) -> (RecordId, Fence) {
+        let id = self.once.call("pay", key).record_id().unwrap();
+        let claim = claim();
+        let Begin::Acquired { fence, .. } = self.store.begin(&id, &claim).await.unwrap() else {
+            panic!("not acquired")
+        };
+        let attempt = AttemptId { owner: claim.owner, fence: Some(fence) };
+        let released = Settlement { verdict: Verdict::Released, retain: LONG };
+        self.store.settle(&id, &attempt, &released).await.unwrap();
+        (id, fence)
     }
 
     /// A call that has its effect and answers.
@@ -434,14 +450,7 @@ async fn a_record_that_was_released_under_a_lease_is_taken_in_the_transaction<DB
     let held = world.pay(&world.once, "k").await;
     assert!(matches!(held, Err(No::Refused(Refusal::Unknown { .. }))), "{held:?}");
 
-    let id = world.once.call("pay", "r").record_id().unwrap();
-    let claim = claim();
-    let onlyonce_core::Begin::Acquired { fence, .. } = world.store.begin(&id, &claim).await.unwrap() else {
-        panic!("not acquired")
-    };
-    let attempt = onlyonce_core::AttemptId { owner: claim.owner, fence: Some(fence) };
-    let released = onlyonce_core::Settlement { verdict: onlyonce_core::Verdict::Released, retain: LONG };
-    world.store.settle(&id, &attempt, &released).await.unwrap();
+    let (id, fence) = world.release("r").await;
     world.pay(&world.once, "r").await.unwrap();
     let snapshot = world.store.get(&id).await.unwrap().unwrap();
     assert_eq!((snapshot.attempts, snapshot.state.kind()), (2, StateKind::Completed));
@@ -474,4 +483,36 @@ async fn over_long_keys_are_refused_before_anything_is_asked<DB: Effects>() {
     let world = World::<DB>::new(Settings::default()).await;
     let refused = world.pay(&world.once, &"k".repeat(300)).await;
     assert!(matches!(refused, Err(No::Refused(Refusal::Input(_)))), "{refused:?}");
+}
+
+/// Not on SQLite, where one who writes keeps everybody else from claiming.
+async fn a_handler_waits_for_a_row_however_short_its_claim_may_wait<DB: Effects>() {
+    let world = World::<DB>::new(waiting(Duration::ZERO)).await;
+    let touch = format!("UPDATE effects_{} SET name = 'row' WHERE name = 'row'", world.table);
+    DB::effect(&mut *world.store.pool().acquire().await.unwrap(), &world.table, "row").await;
+    // A record that was released is claimed by another statement.
+    world.release("released").await;
+    for key in ["new", "released"] {
+        let mut other = world.store.pool().begin().await.unwrap();
+        DB::say(&mut other, &touch).await;
+        let touch = touch.clone();
+        let call = world.once.call("pay", key).in_transaction(move |mut tx: Tx<DB>| async move {
+            DB::say(&mut tx, &touch).await;
+            Ok::<_, No>("paid".to_owned())
+        });
+        let call = tokio::spawn(call);
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        other.commit().await.unwrap();
+        assert_eq!(call.await.unwrap().unwrap(), "paid", "{key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_on_mysql_waits_for_a_row_however_short_its_claim_may_wait() {
+    a_handler_waits_for_a_row_however_short_its_claim_may_wait::<onlyonce_sql::MySql>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_on_postgres_waits_for_a_row_however_short_its_claim_may_wait() {
+    a_handler_waits_for_a_row_however_short_its_claim_may_wait::<onlyonce_sql::Postgres>().await;
 }

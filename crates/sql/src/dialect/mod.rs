@@ -81,6 +81,8 @@ pub trait Dialect: sqlx::Database + Sized {
     const BEGIN: &'static str;
     /// What a claim that failed leaves to be put right on its connection.
     const AFTERWARDS: Option<&'static str> = None;
+    /// What lets the handler's own statements wait as they always do, after a claim that may wait for a moment only.
+    const UNHURRIED: Option<&'static str> = Self::AFTERWARDS;
     /// How many transactions may be open at a time, if that does not depend on the pool.
     const WRITERS: Option<usize> = None;
 

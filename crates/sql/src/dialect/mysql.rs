@@ -45,6 +45,7 @@ impl Dialect for MySql {
             insert: "INSERT INTO {table} (id, status, hash_rules, hash, fence, attempts, owner, began_over, lease_until, \
                      created_at, settled_at, expires_at, route, key_hash, scope_hash) \
                      VALUES ($1, 0, $2, $3, LAST_INSERT_ID({now}), 1, $4, 0, {now} + $5, {now}, 0, {now} + $6, $7, $8, $9)",
+            unhurried: "",
             wake: String::new(),
             skip_locked: "FOR UPDATE SKIP LOCKED",
             listen: None,

@@ -38,6 +38,8 @@ impl Dialect for Postgres {
     const NOW: Option<&'static str> = Some("(extract(epoch FROM clock_timestamp()) * 1000000)::bigint");
 
     const WIDE: &'static str = "::bigint";
+    const UNHURRIED: Option<&'static str> =
+        Some("SELECT set_config('lock_timeout', current_setting('onlyonce.lock_timeout'), TRUE)");
 
     fn statements(table: &Table) -> Statements {
         let channel = wakes::channel(table);
@@ -47,6 +49,7 @@ impl Dialect for Postgres {
                      created_at, settled_at, expires_at, awaited, route, key_hash, scope_hash) \
                      SELECT $1, 0, $2, $3, now, 1, $4, 0, now + $5, now, 0, now + $6, FALSE, $7, $8, $9 \
                      FROM (SELECT {now} AS now) AS clock ON CONFLICT (id) DO NOTHING RETURNING fence",
+            unhurried: ", set_config('lock_timeout', current_setting('onlyonce.lock_timeout'), TRUE)",
             // A message costs a lock of the whole server at commit: it is sent only for a record that somebody waits for.
             wake: format!(
                 "RETURNING CASE WHEN awaited THEN pg_notify('{channel}', encode(id, 'hex')) IS NULL END"
@@ -100,16 +103,21 @@ impl Dialect for Postgres {
         connection: &mut PgConnection,
         statements: &Statements,
         arguments: Vec<Value>,
-        _: Inside,
+        inside: Inside,
     ) -> Result<Option<i64>, sqlx::Error> {
-        let rows = Self::rows(connection, statements.insert.sql.clone(), arguments).await?;
+        let insert = match inside {
+            Inside::Alone => &statements.insert,
+            Inside::Transaction => &statements.claim,
+        };
+        let rows = Self::rows(connection, insert.sql.clone(), arguments).await?;
         rows.first().map(|row| Self::int(row, 0)).transpose()
     }
 
     fn begin(_: Flavour, times: Times) -> String {
         format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; \
-             SET LOCAL idle_in_transaction_session_timeout = {}",
+            "BEGIN ISOLATION LEVEL READ COMMITTED; \
+             SELECT set_config('onlyonce.lock_timeout', current_setting('lock_timeout'), TRUE); \
+             SET LOCAL lock_timeout = {}; SET LOCAL idle_in_transaction_session_timeout = {}",
             times.lock.as_millis().max(1),
             times.idle.as_millis().max(1)
         )

@@ -48,6 +48,7 @@ impl Dialect for Sqlite {
                      created_at, settled_at, expires_at, route, key_hash, scope_hash) \
                      VALUES ($1, 0, $2, $3, {now}, 1, $4, 0, {now} + $5, {now}, 0, {now} + $6, $7, $8, $9) \
                      ON CONFLICT (id) DO NOTHING RETURNING fence",
+            unhurried: "",
             wake: String::new(),
             skip_locked: "",
             listen: None,

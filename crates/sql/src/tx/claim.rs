@@ -98,8 +98,8 @@ async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>
     let arguments = row::take(ask.id, &found.record, &next);
     match DB::run(&mut transaction, link.statements.take.sql.clone(), arguments).await {
         Ok(done) if done.rows == 1 => {
-            if let Some(afterwards) = DB::AFTERWARDS {
-                let restored = DB::raw(&mut transaction, safe(afterwards.to_owned())).await;
+            if let Some(unhurried) = DB::UNHURRIED {
+                let restored = DB::raw(&mut transaction, safe(unhurried.to_owned())).await;
                 restored.map_err(|error| fault::during::<DB>("claim", When::Before, error))?;
             }
             CrashPoint::Claimed.pass();
