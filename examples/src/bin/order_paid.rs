@@ -36,7 +36,7 @@ fn take(stock: &AtomicI64, job: &Job) -> Result<(), StockError> {
 
 /// The two brokers of this example.
 enum Publisher {
-    Rabbit(RabbitPublisher),
+    Rabbit(Box<RabbitPublisher>),
     Nats(NatsPublisher),
 }
 
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         (Box::new(stream), Publisher::Nats(NatsPublisher::connect(&url).await?))
     } else {
         let queue = RabbitMq::new(&url, &topic).dead_letter(format!("{name}.dead")).declare();
-        (Box::new(queue), Publisher::Rabbit(RabbitPublisher::new(&url, "")))
+        (Box::new(queue), Publisher::Rabbit(Box::new(RabbitPublisher::new(&url, ""))))
     };
 
     let stock = Arc::new(AtomicI64::new(10));
