@@ -37,7 +37,7 @@ fn take(stock: &AtomicI64, job: &Job) -> Result<(), StockError> {
 /// The two brokers of this example.
 enum Publisher {
     Rabbit(Box<RabbitPublisher>),
-    Nats(NatsPublisher),
+    Nats(Box<NatsPublisher>),
 }
 
 #[tokio::main]
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let topic = format!("{name}.paid");
     let (broker, publisher): (Box<dyn Connect>, Publisher) = if url.starts_with("nats") {
         let stream = Nats::new(&url, &name).subject(&topic).dead_letter(format!("dead.{name}")).declare();
-        (Box::new(stream), Publisher::Nats(NatsPublisher::connect(&url).await?))
+        (Box::new(stream), Publisher::Nats(Box::new(NatsPublisher::connect(&url).await?)))
     } else {
         let queue = RabbitMq::new(&url, &topic).dead_letter(format!("{name}.dead")).declare();
         (Box::new(queue), Publisher::Rabbit(Box::new(RabbitPublisher::new(&url, ""))))
