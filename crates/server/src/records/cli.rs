@@ -14,7 +14,7 @@ Examples:
   onlyonce records list --state unknown                                  what needs a person
   onlyonce records show 3f9c…                                            everything about one record
   onlyonce records resolve 3f9c… --not-done --reason \"not in the ledger\"  a retry will run
-  onlyonce records resolve 3f9c… --completed --status 201 --body '{\"receipt\":7}' --reason \"found it\"
+  onlyonce records resolve 3f9c… --completed --answer-status 201 --body '{\"receipt\":7}' --reason \"found it\"
   onlyonce records release --route \"POST /payments\" --state unknown --since 2h --reason \"outage\" --yes
   onlyonce records purge --state completed --reason \"new release\"
   onlyonce records --store redis://127.0.0.1 list                        straight on a store, without a gateway")]
