@@ -5,6 +5,7 @@
 //! says the number: a begin that takes it over at the fence that was seen writes the new one in the same step, so a crash
 //! anywhere leaves a mark that is never too low.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,10 +44,17 @@ pub enum Order {
 /// assert!(SequenceKey::new("", 42).is_err());
 /// # Ok::<(), onlyonce_core::InputError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SequenceKey {
     credential: Box<str>,
     sequence: u64,
+}
+
+/// A credential is nobody's business in a log.
+impl fmt::Debug for SequenceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SequenceKey(<credential>, {})", self.sequence)
+    }
 }
 
 impl SequenceKey {

@@ -17,8 +17,8 @@ const DIGITS: usize = 13;
 /// ```
 /// use onlyonce_id::SnowflakeId;
 /// let id: SnowflakeId = "1541815603606036480".parse()?;
-/// assert_eq!(id.sortable(), "1apdg9ecpg000");
-/// assert_eq!(SnowflakeId::from_sortable("1APDG9ECPG000")?, id);
+/// assert_eq!(id.sortable(), "1asd13xh1f800");
+/// assert_eq!(SnowflakeId::from_sortable("1ASD13XH1F800")?, id);
 /// # Ok::<(), onlyonce_core::InputError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

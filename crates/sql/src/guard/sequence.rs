@@ -1,9 +1,8 @@
 //! Numbers that a caller counts up by itself.
 
-use std::fmt;
 use std::time::Duration;
 
-use onlyonce_core::{InputError, Key, Operation, RecordId, Scope};
+use onlyonce_core::{InputError, Key, Operation, RecordId, Scope, SequenceKey};
 
 use super::dialect::Speak;
 use super::error::{Fault, GuardError};
@@ -13,36 +12,6 @@ use super::session::Session;
 use super::statement::Statement;
 
 const GUARD: &str = "sequence";
-
-/// A number that a caller gave to a request, and the credential that it called with: together they name the request.
-///
-/// ```
-/// use onlyonce_sql::guard::SequenceKey;
-/// assert_ne!(SequenceKey::new("shop-7", 1)?, SequenceKey::new("shop-8", 1)?);
-/// assert!(SequenceKey::new("", 1).is_err());
-/// # Ok::<(), onlyonce_core::InputError>(())
-/// ```
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct SequenceKey {
-    scope: Scope,
-    number: i64,
-}
-
-impl SequenceKey {
-    /// The request `number` of this credential.
-    ///
-    /// # Errors
-    /// If the credential is empty or too long.
-    pub fn new(credential: &str, number: i64) -> Result<Self, InputError> {
-        Ok(Self { scope: Scope::new(credential)?, number })
-    }
-}
-
-impl fmt::Debug for SequenceKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SequenceKey(<credential>, {})", self.number)
-    }
-}
 
 /// What became of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +23,7 @@ pub enum Sequence {
     /// In a strictly increasing sequence a higher one was accepted before: too late, or out of order.
     Behind {
         /// The highest that was accepted.
-        last: i64,
+        last: u64,
     },
 }
 
@@ -111,6 +80,7 @@ impl SequenceEntry {
     /// # Errors
     /// If a statement fails, or a strictly increasing sequence is told to forget.
     pub async fn run<S: Session>(self, session: &mut S) -> Result<Sequence, GuardError> {
+        let numbered = Numbered::new(&self.key)?;
         let connection = session.connection();
         if self.increasing {
             if self.retain.is_some() {
@@ -119,14 +89,28 @@ impl SequenceEntry {
                     "a strictly increasing sequence that forgets would accept old numbers; leave `retain` out",
                 ));
             }
-            return self.rise::<S::Database>(connection).await;
+            return numbered.rise::<S::Database>(connection).await;
         }
-        let mut operation = OperationId::scoped(&self.key.scope, GUARD, &self.key.number.to_string())?;
+        let mut operation = OperationId::scoped(&numbered.scope, GUARD, &numbered.number.to_string())?;
         if let Some(retain) = self.retain {
             operation = operation.retain(retain);
         }
         let first = operation.record::<S::Database>(GUARD, connection).await?;
         Ok(if first { Sequence::Accepted } else { Sequence::Duplicate })
+    }
+}
+
+/// The key as a database takes it.
+struct Numbered {
+    scope: Scope,
+    number: i64,
+}
+
+impl Numbered {
+    fn new(key: &SequenceKey) -> Result<Self, GuardError> {
+        let scope = Scope::new(key.credential())?;
+        let too_high = || GuardError::input(GUARD, "a sequence number in a database is below 2^63");
+        Ok(Self { scope, number: i64::try_from(key.sequence()).map_err(|_| too_high())? })
     }
 
     /// Raises the row of the credential. Most of the time there is one; so where `ON CONFLICT` is missing it is updated first.
@@ -141,7 +125,7 @@ impl SequenceEntry {
                 Err(error) => match DB::fault(&error) {
                     // It is there: below, or it came since.
                     Fault::Duplicate(_) => match self.last::<DB>(connection).await? {
-                        Some(last) if last < self.key.number => {
+                        Some(last) if last < self.number => {
                             self.update::<DB>()?.execute(connection).await.map_err(failed::<DB>(GUARD))? > 0
                         }
                         _ => false,
@@ -153,12 +137,16 @@ impl SequenceEntry {
         if accepted {
             return Ok(Sequence::Accepted);
         }
-        let last = self.last::<DB>(connection).await?.unwrap_or(self.key.number);
-        Ok(if last == self.key.number { Sequence::Duplicate } else { Sequence::Behind { last } })
+        let last = self.last::<DB>(connection).await?.unwrap_or(self.number);
+        Ok(if last == self.number {
+            Sequence::Duplicate
+        } else {
+            Sequence::Behind { last: last.unsigned_abs() }
+        })
     }
 
     fn id<DB: Speak>(&self) -> Result<super::statement::Value<'static, DB>, InputError> {
-        let id = RecordId::of(&self.key.scope, &Operation::new(GUARD)?, &Key::new("last")?);
+        let id = RecordId::of(&self.scope, &Operation::new(GUARD)?, &Key::new("last")?);
         Ok(DB::bytes(id.as_bytes().to_vec()))
     }
 
@@ -166,7 +154,7 @@ impl SequenceEntry {
         let mut insert = Statement::new("INSERT INTO ");
         insert.table(SEQUENCE_TABLE)?.push(if DB::ON_CONFLICT { " AS s" } else { "" });
         insert.push(" (id, last_number, recorded_at) VALUES (").bind(&self.id::<DB>()?).push(", ");
-        insert.bind(&DB::number(self.key.number)).push(", ").push(DB::NOW).push(")");
+        insert.bind(&DB::number(self.number)).push(", ").push(DB::NOW).push(")");
         if DB::ON_CONFLICT {
             insert
                 .push(" ON CONFLICT (id) DO UPDATE SET last_number = excluded.last_number")
@@ -176,7 +164,7 @@ impl SequenceEntry {
     }
 
     fn update<DB: Speak>(&self) -> Result<Statement<'static, DB>, InputError> {
-        let number = DB::number(self.key.number);
+        let number = DB::number(self.number);
         let mut update = Statement::new("UPDATE ");
         update
             .table(SEQUENCE_TABLE)?

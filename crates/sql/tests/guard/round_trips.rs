@@ -89,7 +89,7 @@ async fn the_happy_path_of_every_guard_is_one_round_trip() {
 
     for increasing in [false, true] {
         let accept = async |tx: &mut Tx, number: i64| {
-            let entry = sequence(SequenceKey::new("shop-7", number).unwrap());
+            let entry = sequence(SequenceKey::new("shop-7", number.unsigned_abs()).unwrap());
             let entry = if increasing { entry.strictly_increasing() } else { entry };
             Ok(entry.run(tx).await? == Sequence::Accepted)
         };

@@ -4,7 +4,7 @@ use onlyonce_sql::guard::{GuardErrorKind, Sequence, SequenceEntry, SequenceKey, 
 
 use super::{Shop, WRITERS, count};
 
-fn number(credential: &str, number: i64) -> SequenceEntry {
+fn number(credential: &str, number: u64) -> SequenceEntry {
     sequence(SequenceKey::new(credential, number).unwrap())
 }
 

@@ -15,12 +15,11 @@ use super::{Node, pair};
 use crate::fault::Fault;
 use crate::replicas::Replicas;
 
-/// How often a command follows a redirection: one is normal while slots move, and a failover takes a few.
-const REDIRECTIONS: u32 = 5;
-/// How long to wait before the second of them; the driver learns the new slots meanwhile. Doubles.
+/// How long to wait before a command is sent again; the driver learns the new slots meanwhile. Doubles.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How often a command on a record and its index is tried while their slot moves and they are not in one place: for 2.5 s
-/// in all, in which a slot of tens of thousands of records has moved.
+/// How often a command is sent again: one redirection is normal while slots move, and a failover takes a few; and a record and
+/// its index are not in one place until their slot has moved. For 2.5 s in all, in which a slot of tens of thousands of records
+/// has moved. One count for all of them, because one follows the other.
 const TRIES: u32 = 8;
 
 pub(crate) struct Cluster {
@@ -73,13 +72,12 @@ impl Cluster {
                 Err(cause) => cause,
             };
             match cause.kind() {
-                ErrorKind::Server(ServerErrorKind::TryAgain) if n < TRIES => {
-                    tokio::time::sleep(PAUSE * (1 << n)).await;
-                }
-                _ if n >= REDIRECTIONS => return Err(self.fault(cause)),
+                _ if n >= TRIES => return Err(self.fault(cause)),
                 ErrorKind::Server(ServerErrorKind::Ask) => ask = cause.redirect_node().and_then(address),
-                // Both mean that the map of slots is old. The driver has begun to read the new one.
-                ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::ReadOnly) => {
+                // The slot is on its way, or the map of slots is old: the driver has begun to read the new one.
+                ErrorKind::Server(
+                    ServerErrorKind::TryAgain | ServerErrorKind::Moved | ServerErrorKind::ReadOnly,
+                ) => {
                     tokio::time::sleep(PAUSE * (1 << n)).await;
                 }
                 _ => return Err(self.fault(cause)),
