@@ -1,8 +1,8 @@
 //! All laws of a store on a Cluster whose slots move, and whose primaries change, all the while.
 //!
-//! The store follows MOVED and ASK, and waits while the two keys of a record are on either side of a move (TRYAGAIN). While
-//! slots move, nothing else is retried. While primaries change, a call that failed as unavailable or ambiguous is made again, as
-//! the engine does. What moves are the slots of the very records that the laws use.
+//! The store follows MOVED and ASK, and waits while the two keys of a record are on either side of a move (TRYAGAIN), within
+//! limits. A call that failed as unavailable or ambiguous all the same is made again, as the engine does. What moves are the
+//! slots of the very records that the laws use.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
 mod common;
@@ -213,7 +213,7 @@ async fn all_laws_hold_while_the_slots_of_their_records_move() {
     let (url, moved) = (cluster.url(), cluster.clone());
     let moves = meanwhile(
         move |round| move_one(&moved, round),
-        all_laws(async || Arc::new(patient(&url).await) as Arc<dyn Store>),
+        all_laws(async || Arc::new(Repeating(patient(&url).await)) as Arc<dyn Store>),
     )
     .await;
     assert!(moves > 20, "only {moves} slots moved: nothing was shown");
