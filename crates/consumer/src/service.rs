@@ -65,6 +65,9 @@ impl fmt::Debug for Consuming {
 /// How long a consumer that was dropped, and can't be asked any more, waits for its handlers.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The longest that a broker may take to let a consumer go.
+const PARTING: Duration = Duration::from_secs(10);
+
 impl Service {
     pub(crate) fn start(self, source: Box<dyn Source>, warnings: Warnings) -> Consuming {
         let (stop, stopped) = watch::channel(None);
@@ -107,16 +110,23 @@ impl Work {
             });
             while tasks.try_join_next().is_some() {}
         }
-        source.stop().await;
         let limit = stopped.borrow().unwrap_or(PATIENCE);
         let clock = Arc::clone(self.service.processor.once.clock());
+        // A broker that no longer answers can't hold up the end; what it did not hear of it delivers again.
+        tokio::select! {
+            () = source.stop() => {}
+            () = clock.sleep(PARTING) => tracing::warn!("the broker did not confirm that no more messages are wanted"),
+        }
         let drained = tokio::select! {
             () = async { while tasks.join_next().await.is_some() {} } => Drained::Everything,
             () = clock.sleep(limit) => Drained::Left(0),
         };
         let left = tasks.len();
         tasks.detach_all();
-        source.close().await;
+        tokio::select! {
+            () = source.close() => {}
+            () = clock.sleep(PARTING) => tracing::warn!("the broker did not confirm that the connection is closed"),
+        }
         if left == 0 { drained } else { Drained::Left(left) }
     }
 

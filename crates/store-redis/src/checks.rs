@@ -98,7 +98,8 @@ fn fits(info: &str, node: &Node) -> Result<(), Checked> {
     if *node == Node::Only && field(info, "cluster_enabled") == Some("1") {
         return refuse("it is a node of a Cluster: name it by redis-cluster://host:port,host:port");
     }
-    if field(info, "role") == Some("slave") {
+    // Of a Cluster it was a primary a moment ago: it is failing over, and its successor is followed.
+    if *node == Node::Only && field(info, "role") == Some("slave") {
         return refuse("it is a read-only replica: name its primary");
     }
     let mut version = field(info, "redis_version").unwrap_or_default().split('.').map(str::parse::<u32>);
@@ -170,5 +171,12 @@ mod tests {
         ] {
             assert!(matches!(fits(&wrong, &Node::Only), Err(Checked::Refused(_))), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_primary_of_a_cluster_that_fails_over_meanwhile_is_no_wrong_server() {
+        let node = Node::At { host: "127.0.0.1".to_owned(), port: 7000 };
+        assert!(fits(&SAFE.replace("role:master", "role:slave"), &node).is_ok());
+        assert!(matches!(fits(&SAFE.replace("7.0.15", "6.0.16"), &node), Err(Checked::Refused(_))));
     }
 }

@@ -17,7 +17,7 @@ use onlyonce_core::{
     AttemptId, Begin, Claim, ErrorKind, Fence, RecordId, Revision, Settled, Settlement, Snapshot, Store,
     StoreError,
 };
-use onlyonce_store_redis::RedisStore;
+use onlyonce_store_redis::{OpenError, RedisStore};
 use onlyonce_testkit::Harness;
 use onlyonce_testkit::laws::store_laws;
 use tokio::task::JoinSet;
@@ -72,8 +72,17 @@ async fn all_laws(open: impl AsyncFn() -> Arc<dyn Store>) {
 }
 
 async fn patient(url: &str) -> RedisStore {
-    let builder = RedisStore::builder(url).prefix(common::prefix());
-    builder.response_timeout(Duration::from_secs(10)).open().await.unwrap()
+    let prefix = common::prefix();
+    for _ in 0..20 {
+        let builder = RedisStore::builder(url).prefix(&prefix).response_timeout(Duration::from_secs(10));
+        match builder.open().await {
+            Ok(store) => return store,
+            // A node that is not there for a moment is asked again, as a service is started again.
+            Err(OpenError::Connect { .. }) => tokio::time::sleep(Duration::from_millis(100)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("the Cluster can't be reached")
 }
 
 /// Makes a call again while it fails as unavailable or ambiguous, as the engine does: the same owner makes it safe.

@@ -108,12 +108,16 @@ impl RabbitStage {
 
 /// Waits until a broker at this URL takes connections.
 pub(crate) async fn is_up(url: &str) {
-    for _ in 0..900 {
-        if let Ok(connection) = Connection::connect(url, ConnectionProperties::default()).await {
-            let _ = connection.close(200, "up".into()).await;
-            return;
+    let mut last = None;
+    for _ in 0..200 {
+        // While it starts, a server may take a connection and never say a word on it.
+        let connecting = Connection::connect(url, ConnectionProperties::default());
+        match tokio::time::timeout(Duration::from_secs(5), connecting).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => last = Some(error.to_string()),
+            Err(_) => last = Some("no word within 5 s".to_owned()),
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    panic!("no RabbitMQ after 90 s");
+    panic!("RabbitMQ is not up: {last:?}");
 }
