@@ -9,6 +9,7 @@ mod gateway;
 mod id;
 mod log;
 mod records;
+mod secret;
 mod shutdown;
 mod stores;
 

@@ -1,5 +1,6 @@
 //! Stores by URL. A new store is one line in [`KINDS`].
 
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -81,6 +82,19 @@ fn redis(url: String) -> Opened {
 pub(crate) fn directory(url: &str) -> Option<&str> {
     let path = url.strip_prefix("embedded:")?;
     Some(path.strip_prefix("//").unwrap_or(path)).filter(|path| !path.is_empty())
+}
+
+/// Where a file of the gateway's own is kept: in the store's directory, or in the working directory with the product's name.
+pub(crate) fn beside(url: &str, name: &str) -> PathBuf {
+    match directory(url) {
+        Some(directory) => Path::new(directory).join(name),
+        None => PathBuf::from(format!("onlyonce-{name}")),
+    }
+}
+
+/// Whether no other process can use the store at the same time.
+pub(crate) fn is_of_one_process(url: &str) -> bool {
+    ["memory:", "embedded:"].iter().any(|scheme| url.starts_with(scheme))
 }
 
 fn kind(url: &str) -> Result<&'static Kind, String> {

@@ -21,6 +21,8 @@
 //! 400: the body can't be read, or is not what the route needs.
 //! ## query-invalid
 //! 400: a parameter of the query is missing or wrong.
+//! ## request-ambiguous
+//! 400: two servers could read the request differently, for instance by a length and by chunks.
 //! ## outcome-not-found
 //! 404: no such call is known to this caller.
 //! ## request-timeout
@@ -102,6 +104,8 @@ pub enum ProblemKind {
     BodyInvalid,
     /// 400: a parameter of the query is missing or wrong.
     QueryInvalid,
+    /// 400: two servers could read the request differently.
+    RequestAmbiguous,
     /// 404: no such call is known to this caller.
     OutcomeNotFound,
     /// 408: the body did not come in time.

@@ -12,7 +12,7 @@ pub(super) struct Text {
 
 impl ProblemKind {
     /// Every problem.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::KeyMissing,
         Self::KeyInvalid,
         Self::TokenMissing,
@@ -22,6 +22,7 @@ impl ProblemKind {
         Self::ScopeDenied,
         Self::BodyInvalid,
         Self::QueryInvalid,
+        Self::RequestAmbiguous,
         Self::OutcomeNotFound,
         Self::RequestTimeout,
         Self::InProgress,
@@ -160,6 +161,15 @@ impl ProblemKind {
                     "查询参数缺失或有误",
                     "请以查询参数 method 和 path 指明对应的调用；查询结果时还需在请求头中发送幂等键。",
                 ),
+            ),
+            Self::RequestAmbiguous => (
+                StatusCode::BAD_REQUEST,
+                "request-ambiguous",
+                (
+                    "The request can be read in more than one way",
+                    "Servers on its way could disagree about what it is, so it was refused. Nothing was done.",
+                ),
+                ("请求存在歧义", "途中的服务器可能对该请求有不同的理解，因此予以拒绝。本次未执行任何操作。"),
             ),
             Self::OutcomeNotFound => (
                 StatusCode::NOT_FOUND,

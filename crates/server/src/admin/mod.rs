@@ -9,7 +9,7 @@ mod store;
 mod token;
 mod view;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,10 +73,7 @@ impl Admin {
         once: Idempotency,
         gate: Arc<Gate>,
     ) -> Result<Arc<Self>, Failure> {
-        let beside = |name: &str| match stores::directory(&config.store) {
-            Some(directory) => Path::new(directory).join(name),
-            None => PathBuf::from(format!("onlyonce-{name}")),
-        };
+        let beside = |name: &str| stores::beside(&config.store, name);
         let token = match (&config.admin, &config.admin_token) {
             (None, _) => Token::nobody(),
             (Some(_), Some(token)) => Token::given(token),

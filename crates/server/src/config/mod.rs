@@ -9,6 +9,7 @@ mod settings;
 mod source;
 mod suggest;
 mod target;
+mod tokens;
 pub(crate) mod units;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ pub(crate) use settings::SETTINGS;
 pub(crate) use source::Problems;
 use source::{Given, Source};
 pub(crate) use target::{Forward, Speech, Target};
+pub(crate) use tokens::{ABOUT as ABOUT_TOKENS, Secrets, TokenKind, TokenSettings, read_keys};
 
 /// What was typed: flags by the name of their setting.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +60,7 @@ pub(crate) struct Config {
     pub(crate) admin_token_file: Option<PathBuf>,
     pub(crate) audit_log: Option<PathBuf>,
     pub(crate) trust_forwarded: bool,
+    pub(crate) tokens: TokenSettings,
     /// As it is shown: with its sources, and without secrets.
     pub(crate) shown: String,
 }
@@ -114,7 +117,7 @@ fn gather(
     let mut settings = BTreeMap::new();
     for setting in SETTINGS {
         let split = |text: &str| match setting.kind {
-            Kind::List => {
+            Kind::List | Kind::Secrets => {
                 text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
             }
             _ => vec![text.to_owned()],
@@ -197,6 +200,7 @@ impl Loader<'_> {
         let source = self.source("upstream_tls.ca");
         let upstream_tls = self.problems.take(&source, tls::client(ca.as_deref(), needed));
         let trust_forwarded = self.read("trust_forwarded", rules::yes);
+        let tokens = self.tokens();
         let admin_token = self.settings.get("admin_token").map(Given::text);
         let admin_token_file = self.path("admin_token_file");
         if let Some(Some(address)) = admin
@@ -230,6 +234,7 @@ impl Loader<'_> {
             admin_token_file,
             audit_log: self.path("audit_log"),
             trust_forwarded: trust_forwarded?,
+            tokens: tokens?,
             shown,
         })
     }
@@ -288,6 +293,31 @@ impl Loader<'_> {
         let jwt = self.jwt();
         let rule = ScopeRule::parse(&given.parts, jwt, by_host);
         self.problems.take(&given.source, rule.map_err(|why| format!("scope: {why}")))
+    }
+
+    fn tokens(&mut self) -> Option<TokenSettings> {
+        let kind = self.read("tokens.kind", TokenKind::parse);
+        let ttl = self.read("tokens.ttl", tokens::lifetime);
+        let secrets = match (self.settings.get("tokens.secret"), self.path("tokens.secret_file")) {
+            (Some(given), Some(_)) => {
+                self.problems
+                    .add(&given.source, "tokens.secret and tokens.secret_file: one of them is enough");
+                None
+            }
+            (Some(given), None) => {
+                let keys = tokens::parse_keys(given.parts.iter().map(String::as_str));
+                let keys = keys.map_err(|why| format!("tokens.secret: {why}"));
+                self.problems.take(&given.source, keys).map(Secrets::Given)
+            }
+            (None, Some(file)) => {
+                // One that is not there yet is made at the start.
+                let known = if file.exists() { read_keys(&file).map(drop) } else { Ok(()) };
+                let source = self.source("tokens.secret_file");
+                self.problems.take(&source, known).map(|()| Secrets::File(file))
+            }
+            (None, None) => Some(Secrets::Nowhere),
+        };
+        Some(TokenSettings { kind: kind?, ttl: ttl?, secrets: secrets? })
     }
 
     fn jwt(&mut self) -> Option<crate::gateway::jwt::Verifier> {

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::file::{Entry, File};
 use super::settings::{Kind, SETTINGS, Setting};
 use super::source::Given;
+use super::tokens;
 use crate::stores::masked;
 
 pub(super) fn show(settings: &BTreeMap<&'static str, Given>, file: &File) -> String {
@@ -47,6 +48,9 @@ fn line(out: &mut String, name: &str, value: &str, given: &Given) {
 fn value(setting: &Setting, given: &Given) -> String {
     match setting.kind {
         Kind::Secret => "\"***\"".into(),
+        Kind::Secrets => {
+            format!("{:?}", given.parts.iter().map(|part| tokens::masked(part)).collect::<Vec<_>>())
+        }
         Kind::Url => format!("{:?}", masked(&given.text())),
         Kind::List => format!("{:?}", given.parts),
         Kind::Plain => match given.text().as_str() {

@@ -7,7 +7,7 @@ use http::{HeaderName, Method};
 use onlyonce::http::{
     FingerprintOf, KeyFrom, MissingKey, On500, Options, SEQUENCE, StoreDown, StoredHeaders,
 };
-use onlyonce::{Mode, OnLapse, Settings};
+use onlyonce::{Mode, OnLapse, Order, Settings};
 
 use super::file::Entry;
 use super::source::{Given, Problems, Source};
@@ -20,6 +20,22 @@ pub(crate) struct Rules {
     pub(crate) options: Options,
     /// The path to ask at, with `{key}` in it.
     pub(crate) ask: Option<String>,
+    /// Calls need a one-time token; the field that it may be in, if not the usual one.
+    pub(crate) token: Option<TokenPlace>,
+}
+
+/// Where the token of a call is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TokenPlace {
+    /// The name of the form field and query parameter, if it is not the usual one.
+    pub(crate) field: Option<String>,
+}
+
+/// What tells two calls apart.
+#[derive(Debug, Clone)]
+enum Told {
+    ByKey(KeyFrom),
+    ByToken(TokenPlace),
 }
 
 /// A declared route.
@@ -87,8 +103,17 @@ impl Reader<'_> {
             wait: self.read("wait", usual.wait, units::duration),
             max_answer: usual.max_answer,
         };
+        let (key, token) = match self.read("key", Told::ByKey(KeyFrom::default()), told) {
+            Told::ByKey(key) => (key, None),
+            Told::ByToken(place) => (KeyFrom::default(), Some(place)),
+        };
+        let order = self.read("order", Order::Unique, |text| {
+            one_of(text, &[("any", Order::Unique), ("increasing", Order::Increasing)])
+        });
+        self.check_order(order, &key);
         let options = Options {
-            key: self.read("key", KeyFrom::default(), key_from),
+            key,
+            order,
             missing_key: self.read("missing", MissingKey::Pass, |text| {
                 one_of(text, &[("pass", MissingKey::Pass), ("reject", MissingKey::Reject)])
             }),
@@ -119,7 +144,16 @@ impl Reader<'_> {
             self.problems.take(&given.source, path)
         });
         self.check_ask(on_lapse, ask.is_some());
-        Rules { options, ask }
+        Rules { options, ask, token }
+    }
+
+    fn check_order(&mut self, order: Order, key: &KeyFrom) {
+        if order == Order::Increasing
+            && !matches!(key, KeyFrom::Sequence(_))
+            && let Some(given) = self.find("order").cloned()
+        {
+            self.problems.add(&given.source, "order: only numbers have one: add key = \"sequence\"");
+        }
     }
 
     fn check_ask(&mut self, on_lapse: OnLapse, has_ask: bool) {
@@ -162,6 +196,15 @@ fn header(text: &str) -> Result<HeaderName, String> {
     text.parse().map_err(|_| format!("{text:?} is not the name of a header"))
 }
 
+fn told(text: &str) -> Result<Told, String> {
+    match text.split_once(':') {
+        None if text == "token" => Ok(Told::ByToken(TokenPlace::default())),
+        Some(("token", "")) => Err("token: needs the name of a field behind it, or write just token".into()),
+        Some(("token", field)) => Ok(Told::ByToken(TokenPlace { field: Some(field.to_owned()) })),
+        _ => key_from(text).map(Told::ByKey),
+    }
+}
+
 fn key_from(text: &str) -> Result<KeyFrom, String> {
     match text.split_once(':') {
         None if text == "header" => Ok(KeyFrom::default()),
@@ -172,7 +215,7 @@ fn key_from(text: &str) -> Result<KeyFrom, String> {
         Some(("form", field)) => Ok(KeyFrom::Form(field.into())),
         Some(("query", parameter)) => Ok(KeyFrom::Query(parameter.into())),
         _ => Err(format!(
-            "{text:?} is no place for a key; write header, header:NAME, json:/order_id, form:_once, query:request_id or sequence"
+            "{text:?} is no place for a key; write header, header:NAME, json:/order_id, form:_once, query:request_id, sequence or token"
         )),
     }
 }

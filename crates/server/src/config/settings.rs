@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     /// A URL that may hold a password.
     Url,
     Secret,
+    /// Several secrets, each with an id before it, which may be shown.
+    Secrets,
 }
 
 impl Setting {
@@ -157,6 +159,25 @@ pub(crate) const SETTINGS: &[Setting] = &[
             "The audiences that are accepted; any, if none is named",
         ),
     ),
+    of(
+        Kind::Secrets,
+        plain(
+            "tokens.secret",
+            "token_secret",
+            "",
+            "ID:SECRET",
+            "What one-time tokens are signed with, a comma list: the first signs, the others are still accepted; better given by ONLYONCE_TOKEN_SECRET or a file",
+        ),
+    ),
+    plain(
+        "tokens.secret_file",
+        "token_secret_file",
+        "",
+        "FILE",
+        "The file with them, one ID:SECRET a line; made at the first start at which a route needs tokens",
+    ),
+    plain("tokens.kind", "token_kind", "signed", "KIND", "What tokens are: signed, stored or delete_first"),
+    plain("tokens.ttl", "token_ttl", "5m", "SPAN", "How long a token is good"),
     plain(
         "defaults.mode",
         "mode",
@@ -263,6 +284,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
 pub(crate) const ROUTE_KEYS: &[&str] = &[
     "match",
     "key",
+    "order",
     "missing",
     "mode",
     "lease",

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue};
 use http::{Method, Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -17,6 +18,7 @@ use tower_layer::Layer;
 use tower_service::Service as _;
 
 use super::answer::Answer;
+use super::framing;
 use super::headers::Peer;
 use super::live::Live;
 use super::proxy::Proxy;
@@ -59,6 +61,30 @@ pub(crate) struct Front {
     pub(crate) doings: Arc<Doings>,
 }
 
+impl Front {
+    /// The answer to what goes no further.
+    fn refusal(&self, request: &Request<Incoming>) -> Option<Response<Bytes>> {
+        let path = request.uri().path();
+        let ambiguity = framing::ambiguity(request, self.doings.takes_length());
+        let kind = if self.gate.is_draining() {
+            ProblemKind::Draining
+        } else if ambiguity.is_some() {
+            ProblemKind::RequestAmbiguous
+        } else if request.method() == Method::CONNECT {
+            ProblemKind::MethodRefused
+        } else if path.starts_with(OWN) && !is_answered(request.method(), path) {
+            ProblemKind::NotFound
+        } else {
+            return None;
+        };
+        let mut response = problem::response(kind, request.headers(), ambiguity);
+        if kind == ProblemKind::RequestAmbiguous && request.version() != Version::HTTP_2 {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        Some(response)
+    }
+}
+
 /// The paths that are the gateway's own.
 const OWN: &str = "/_onlyonce/";
 /// What the layer answers of them.
@@ -80,21 +106,8 @@ impl hyper::service::Service<Request<Incoming>> for Front {
 
     fn call(&self, request: Request<Incoming>) -> Reply {
         let busy = self.doings.request(request.version() == Version::HTTP_2);
-        let path = request.uri().path();
-        let refusal = if self.gate.is_draining() {
-            Some(ProblemKind::Draining)
-        } else if request.method() == Method::CONNECT {
-            Some(ProblemKind::MethodRefused)
-        } else if path.starts_with(OWN) && !is_answered(request.method(), path) {
-            Some(ProblemKind::NotFound)
-        } else {
-            None
-        };
-        let way = match refusal {
-            Some(kind) => {
-                let refused = problem::response(kind, request.headers(), None);
-                Way::Refused { response: Some(refused.map(ResponseBody::from)) }
-            }
+        let way = match self.refusal(&request) {
+            Some(response) => Way::Refused { response: Some(response.map(ResponseBody::from)) },
             None => {
                 let live = self.gate.live();
                 let proxy = Proxy { live: Arc::clone(&live), peer: self.peer };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use jsonwebtoken::jwk::JwkSet;
+use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 
@@ -98,6 +98,7 @@ impl Verifier {
         rules.validate_aud = !self.audience.is_empty();
         if !self.audience.is_empty() {
             rules.set_audience(&self.audience);
+            rules.required_spec_claims.insert("aud".into());
         }
         if !self.issuer.is_empty() {
             rules.set_issuer(&self.issuer);
@@ -145,8 +146,13 @@ fn jwks(path: &Path) -> Result<Vec<(Option<String>, DecodingKey)>, String> {
     Ok(set
         .keys
         .iter()
+        .filter(|jwk| signs(jwk))
         .filter_map(|jwk| Some((jwk.common.key_id.clone(), DecodingKey::from_jwk(jwk).ok()?)))
         .collect())
+}
+
+fn signs(jwk: &Jwk) -> bool {
+    jwk.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature)
 }
 
 impl fmt::Debug for Verifier {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce::http::{IdempotencyLayer, Ids, Timings};
-use onlyonce::token::{TokenKeys, Tokens};
-use onlyonce::{Idempotency, InputError};
+use onlyonce::{Idempotency, Mode};
 
 use super::ask;
 use super::headers::Peer;
 use super::routing::Routing;
+use super::tokens::Issuer;
 use crate::config::{Config, Limits, Rules};
+use crate::failure::Failure;
 
 /// The gateway as it is configured now. Requests keep the one that they began with.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(crate) struct Live {
     pub(crate) routing: Arc<Routing>,
     pub(crate) limits: Limits,
     pub(crate) trust_forwarded: bool,
+    issuer: Issuer,
 }
 
 /// How much an answer to a question may be.
@@ -31,11 +33,8 @@ pub(crate) struct Limit {
 }
 
 impl Live {
-    pub(crate) fn new(
-        config: &Config,
-        once: &Idempotency,
-        before: Option<&Self>,
-    ) -> Result<Self, InputError> {
+    pub(crate) fn new(config: &Config, once: &Idempotency, before: Option<&Self>) -> Result<Self, Failure> {
+        let issuer = Issuer::new(config, once, before.map(|before| &before.issuer))?;
         let routing = Arc::new(Routing::new(config, before.map(|before| &*before.routing)));
         let options = |rules: &Rules| {
             let mut options = rules.options.clone();
@@ -43,6 +42,7 @@ impl Live {
             let peer = Peer { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), tls: false };
             let limit = Limit { bytes: options.max_response, patience: config.limits.response_timeout, peer };
             options.recover = rules.ask.clone().map(|path| ask::hook(Arc::clone(&routing), path, limit));
+            options.token = issuer.rule(rules);
             options
         };
         let builder = IdempotencyLayer::builder(once.clone(), Arc::clone(&config.scope).finder());
@@ -52,9 +52,10 @@ impl Live {
             .routes
             .iter()
             .fold(builder, |builder, route| builder.route(&route.pattern, options(&route.rules)));
-        // Tokens here are keys that the server chose; no route asks for one of its own, so any secret will do.
-        let builder = builder.tokens(Tokens::signed(once.clone(), TokenKeys::random())).ids(Ids::uuid());
+        // For routes that need no token it is a key that the server chose.
+        let builder = builder.tokens(issuer.tokens(Mode::Replay)).ids(Ids::uuid());
+        let layer = builder.build().map_err(|error| Failure::usage(error.to_string()))?;
         let (limits, trust_forwarded) = (config.limits, config.trust_forwarded);
-        Ok(Self { layer: builder.build()?, routing, limits, trust_forwarded })
+        Ok(Self { layer, routing, limits, trust_forwarded, issuer })
     }
 }

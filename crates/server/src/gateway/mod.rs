@@ -10,6 +10,7 @@
 
 mod answer;
 mod ask;
+mod framing;
 mod front;
 mod headers;
 pub(crate) mod jwt;
@@ -21,6 +22,7 @@ mod routing;
 pub(crate) mod scope;
 mod serve;
 pub(crate) mod tls;
+mod tokens;
 mod upstream;
 mod wire;
 
@@ -72,7 +74,7 @@ pub(crate) async fn run(arguments: GatewayArguments) -> Result<(), Failure> {
     };
     let store: Arc<dyn Inspect> = Arc::new(Timed(stores::open(&config.store).await?));
     let once = engine(&config, Arc::clone(&store))?;
-    let live = Live::new(&config, &once, None).map_err(|error| Failure::usage(error.to_string()))?;
+    let live = Live::new(&config, &once, None)?;
     let gate = Arc::new(Gate::new(live));
     let admin = Admin::new(&config, Arc::clone(&store), once.clone(), Arc::clone(&gate))?;
     greet(&config, &listener, admin_listener.as_ref(), &admin);

@@ -68,8 +68,9 @@ impl Server {
 
 fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    // The time of heads is watched outside, where idle connections can be told from slow ones.
-    builder.http1().header_read_timeout(None).max_buf_size(limits.max_head).pipeline_flush(true);
+    // The time of heads is watched outside, where idle connections can be told from slow ones. Not `pipeline_flush`: with it, the last
+    // answer is lost where bytes follow the last request.
+    builder.http1().header_read_timeout(None).max_buf_size(limits.max_head);
     let head = u32::try_from(limits.max_head).unwrap_or(u32::MAX);
     builder.http2().max_concurrent_streams(STREAMS).max_header_list_size(head);
     builder
@@ -95,7 +96,7 @@ impl Connection {
         let Some(wire) = self.handshake(socket).await else { return };
         let doings = Arc::new(Doings::default());
         let front = Front { gate: Arc::clone(&self.gate), peer, doings: Arc::clone(&doings) };
-        let io = TokioIo::new(Watched { wire, doings: Arc::clone(&doings) });
+        let io = TokioIo::new(Watched::new(wire, Arc::clone(&doings)));
         let builder = Arc::clone(&self.builder);
         let serving = builder.serve_connection_with_upgrades(io, front);
         tokio::pin!(serving);

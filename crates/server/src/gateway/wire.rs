@@ -9,6 +9,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::framing::HeadScan;
+
 /// A socket, perhaps within TLS. The large case is boxed.
 #[derive(Debug)]
 pub(crate) enum Wire {
@@ -83,6 +85,8 @@ pub(crate) struct Doings {
     head: AtomicBool,
     /// The other end does not take what is written.
     blocked: AtomicBool,
+    /// The head that comes names a length.
+    length: AtomicBool,
     /// On HTTP/2, bytes between requests are not the beginning of one.
     multiplexed: AtomicBool,
 }
@@ -121,6 +125,12 @@ impl Doings {
         self.changes.fetch_add(1, ORDER);
     }
 
+    /// Whether the head of the request that has just come named a length, as far as that could be seen: the head of a request that
+    /// was sent before the one before it was answered is not looked at.
+    pub(crate) fn takes_length(&self) -> bool {
+        self.length.swap(false, ORDER)
+    }
+
     /// A request has come whole; it is under way until the guard is gone.
     pub(crate) fn request(self: &Arc<Self>, multiplexed: bool) -> Busy {
         self.busy.fetch_add(1, ORDER);
@@ -147,8 +157,15 @@ impl Drop for Busy {
 /// A wire whose doings are noted.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    pub(crate) wire: Wire,
-    pub(crate) doings: Arc<Doings>,
+    wire: Wire,
+    doings: Arc<Doings>,
+    scan: HeadScan,
+}
+
+impl Watched {
+    pub(crate) fn new(wire: Wire, doings: Arc<Doings>) -> Self {
+        Self { wire, doings, scan: HeadScan::default() }
+    }
 }
 
 impl AsyncRead for Watched {
@@ -158,12 +175,18 @@ impl AsyncRead for Watched {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.wire).poll_read(cx, buf))?;
-        let doings = &self.doings;
-        // The head's own time runs from its first byte: later ones do not prolong it.
+        let Self { wire, doings, scan } = &mut *self;
+        ready!(Pin::new(wire).poll_read(cx, buf))?;
         let between = doings.busy.load(ORDER) == 0 && !doings.multiplexed.load(ORDER);
-        if buf.filled().len() > before && between && !doings.head.swap(true, ORDER) {
-            doings.happened();
+        let come = &buf.filled()[before..];
+        if between && !come.is_empty() {
+            // The head's own time runs from its first byte: later ones do not prolong it.
+            if !doings.head.swap(true, ORDER) {
+                *scan = HeadScan::default();
+                doings.happened();
+            }
+            scan.take(come);
+            doings.length.store(scan.found, ORDER);
         }
         Poll::Ready(Ok(()))
     }

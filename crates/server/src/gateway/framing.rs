@@ -1,0 +1,127 @@
+//! Requests that two servers could read differently are refused, and their connection is closed.
+//!
+//! Hyper reads such requests in one safe way, and says nothing of it: with a length and chunks it drops the length. An upstream gets
+//! what was read, framed anew. That alone is safe; refusing tells the caller, and keeps what looks like an attack from being served.
+
+use http::header::{HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, Request, Version};
+
+/// Why nobody can be sure what a request is; `with_length` if its head named a length.
+pub(crate) fn ambiguity<B>(request: &Request<B>, with_length: bool) -> Option<&'static str> {
+    let headers = request.headers();
+    let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (encodings.next(), encodings.next()) {
+        (None, _) => {}
+        (Some(_), _) if with_length => {
+            return Some("it has both Content-Length and Transfer-Encoding; send one of them");
+        }
+        (Some(one), None) if one.as_bytes().eq_ignore_ascii_case(b"chunked") => {}
+        _ => return Some("its Transfer-Encoding is something else than chunked"),
+    }
+    let target = request.uri().authority().map(http::uri::Authority::as_str);
+    match (one_host(headers), request.version()) {
+        (Err(why), _) => Some(why),
+        (Ok(None), Version::HTTP_11) => Some("it has no Host"),
+        // In HTTP/1.1 the target wins, as the standard says; in HTTP/2 both say the same or something is wrong.
+        (Ok(Some(host)), Version::HTTP_2)
+            if target.is_some_and(|target| !target.eq_ignore_ascii_case(host)) =>
+        {
+            Some("Host says something else than :authority")
+        }
+        _ => None,
+    }
+}
+
+fn one_host(headers: &HeaderMap) -> Result<Option<&str>, &'static str> {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) => Ok(None),
+        (Some(host), None) => host.to_str().map(Some).map_err(|_| "its Host is not text"),
+        _ => Err("it has several Host headers"),
+    }
+}
+
+const LENGTH: &[u8] = b"content-length:";
+
+/// Looks through the bytes of a head, as they come, for a line that names a length.
+#[derive(Debug, Default)]
+pub(crate) struct HeadScan {
+    /// How the present line begins.
+    start: [u8; LENGTH.len()],
+    filled: usize,
+    /// A line with something in it was seen: an empty one is now the end.
+    begun: bool,
+    over: bool,
+    pub(crate) found: bool,
+}
+
+impl HeadScan {
+    pub(crate) fn take(&mut self, mut bytes: &[u8]) {
+        while !self.over && !bytes.is_empty() {
+            let end = memchr::memchr(b'\n', bytes);
+            let line = &bytes[..end.unwrap_or(bytes.len())];
+            let more = line.len().min(LENGTH.len() - self.filled);
+            self.start[self.filled..self.filled + more].copy_from_slice(&line[..more]);
+            self.filled += more;
+            let Some(end) = end else { return };
+            self.judge();
+            bytes = &bytes[end + 1..];
+        }
+    }
+
+    fn judge(&mut self) {
+        match &self.start[..self.filled] {
+            b"" | b"\r" => self.over = self.begun,
+            line => {
+                self.begun = true;
+                self.found |= line.eq_ignore_ascii_case(LENGTH);
+            }
+        }
+        self.filled = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_seen_however_the_head_is_cut_and_nothing_behind_it_counts() {
+        let with = "\r\nPOST / HTTP/1.1\r\nhost: x\r\nContent-Length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+        let without = "POST /content-length: HTTP/1.1\r\nx-content-length: 5\r\ncontent-lengths: 5\r\n\r\ncontent-length: 5\r\n\r\n";
+        for size in 1..with.len() {
+            for (head, expected) in [(with, true), (without, false)] {
+                let mut scan = HeadScan::default();
+                head.as_bytes().chunks(size).for_each(|piece| scan.take(piece));
+                assert_eq!((scan.found, scan.over), (expected, true), "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_one_framing_and_one_host_are_clear() {
+        let judge = |version: Version, headers: &[(&str, &str)], with_length| {
+            let request = Request::post("http://a/").version(version);
+            let request =
+                headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+            ambiguity(&request.body(()).unwrap(), with_length).is_some()
+        };
+        let (one, two) = (Version::HTTP_11, Version::HTTP_2);
+        assert!(!judge(one, &[("host", "a")], true));
+        assert!(!judge(one, &[("host", "a"), ("transfer-encoding", "Chunked")], false));
+        assert!(judge(one, &[("host", "a"), ("transfer-encoding", "chunked")], true));
+        assert!(judge(one, &[("host", "a"), ("transfer-encoding", "gzip, chunked")], false));
+        assert!(judge(
+            one,
+            &[("host", "a"), ("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")],
+            false
+        ));
+        assert!(judge(one, &[], false) && judge(one, &[("host", "a"), ("host", "a")], false));
+        assert!(
+            !judge(two, &[], false)
+                && !judge(two, &[("host", "A")], false)
+                && judge(two, &[("host", "b")], false)
+        );
+        assert!(!judge(Version::HTTP_10, &[], false));
+    }
+}

@@ -1,0 +1,243 @@
+//! Scopes that are claims of verified tokens.
+
+use std::path::Path;
+use std::process::Command;
+
+use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Request};
+use crate::program::{Gateway, Setup};
+use crate::stores::key;
+use crate::upstream::Upstream;
+
+const LATER: i64 = 99_999_999_999;
+
+fn openssl(arguments: &[&str]) -> Vec<u8> {
+    let done = Command::new("openssl").args(arguments).output().expect("openssl is needed");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    done.stdout
+}
+
+/// A new private key for an algorithm, and its public key, both as PEM.
+fn pair(algorithm: Algorithm) -> (EncodingKey, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("key.pem");
+    let kind: &[&str] = match algorithm {
+        Algorithm::ES256 => &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"],
+        Algorithm::EdDSA => &["-algorithm", "ED25519"],
+        _ => &["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"],
+    };
+    let private = openssl(&[&["genpkey"], kind].concat());
+    std::fs::write(&file, &private).unwrap();
+    let public = openssl(&["pkey", "-pubout", "-in", file.to_str().unwrap()]);
+    let private = match algorithm {
+        Algorithm::ES256 => EncodingKey::from_ec_pem(&private),
+        Algorithm::EdDSA => EncodingKey::from_ed_pem(&private),
+        _ => EncodingKey::from_rsa_pem(&private),
+    };
+    (private.unwrap(), public)
+}
+
+fn token(header: &Header, claims: &Value, key: &EncodingKey) -> String {
+    encode(header, claims, key).unwrap()
+}
+
+fn of(sub: &str) -> Value {
+    json!({ "sub": sub, "exp": LATER })
+}
+
+fn gateway(upstream: &Upstream, home: &Path, words: &[&[&str]]) -> Gateway {
+    let setup = Setup::new("memory:", upstream).home(home).with(&["--scope", "jwt:sub"]);
+    words.iter().fold(setup, |setup, words| setup.with(words)).start()
+}
+
+fn pay(gateway: &Gateway, token: &str, key: &str) -> Answer {
+    let request = Request::new("POST", "/pay").header("idempotency-key", key).body("x");
+    request.header("authorization", &format!("Bearer {token}")).send(gateway.address)
+}
+
+#[test]
+fn keys_of_every_kind_verify_and_another_key_of_the_same_kind_does_not() {
+    for (algorithm, name) in [
+        (Algorithm::RS256, "RS256"),
+        (Algorithm::PS256, "PS256"),
+        (Algorithm::ES256, "ES256"),
+        (Algorithm::EdDSA, "EdDSA"),
+    ] {
+        let (upstream, home) = (Upstream::start(), tempfile::tempdir().unwrap());
+        let ((right, public), (wrong, _)) = (pair(algorithm), pair(algorithm));
+        std::fs::write(home.path().join("public.pem"), public).unwrap();
+        let gateway =
+            gateway(&upstream, home.path(), &[&["--jwt-key", "public.pem"], &["--jwt-algorithms", name]]);
+        let (key, header) = (key("kinds"), Header::new(algorithm));
+        assert_eq!(pay(&gateway, &token(&header, &of("ann"), &right), &key).status, 201, "{name}");
+        let refreshed = json!({ "sub": "ann", "exp": LATER - 1 });
+        assert!(pay(&gateway, &token(&header, &refreshed, &right), &key).is_replayed(), "{name}");
+        assert!(!pay(&gateway, &token(&header, &of("bob"), &right), &key).is_replayed(), "{name}");
+        pay(&gateway, &token(&header, &of("ann"), &wrong), &key).is(401, "scope-denied");
+        // Signed rightly, and changed afterwards.
+        let (good, other) = (token(&header, &of("ann"), &right), token(&header, &of("eve"), &right));
+        let parts = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
+        let (good, other) = (parts(&good), parts(&other));
+        pay(&gateway, &format!("{}.{}.{}", good[0], other[1], good[2]), &key).is(401, "scope-denied");
+        assert_eq!(upstream.effects(), 2, "{name}");
+    }
+}
+
+#[test]
+fn a_public_key_is_never_taken_for_a_secret() {
+    let (upstream, home) = (Upstream::start(), tempfile::tempdir().unwrap());
+    let (_, public) = pair(Algorithm::RS256);
+    std::fs::write(home.path().join("public.pem"), &public).unwrap();
+    let gateway =
+        gateway(&upstream, home.path(), &[&["--jwt-key", "public.pem"], &["--jwt-algorithms", "RS256"]]);
+    // Everybody knows the public key: a token that is "signed" with it as a secret proves nothing.
+    for secret in [public.as_slice(), public.trim_ascii()] {
+        for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
+            let forged = token(&Header::new(algorithm), &of("ann"), &EncodingKey::from_secret(secret));
+            pay(&gateway, &forged, &key("confused")).is(401, "scope-denied");
+        }
+    }
+    assert_eq!(upstream.effects(), 0);
+    // Nor can the gateway be set up so.
+    let setup = Setup::new("memory:", &upstream).home(home.path()).with(&["--scope", "jwt:sub"]);
+    let (code, said) =
+        setup.with(&["--jwt-key", "public.pem"]).with(&["--jwt-algorithms", "RS256,HS256"]).fails();
+    assert!(code == 2 && said.contains("must not be used as the secret"), "{said}");
+}
+
+#[test]
+fn keys_of_a_set_are_found_by_their_id_and_only_for_what_they_are_meant() {
+    let (upstream, home) = (Upstream::start(), tempfile::tempdir().unwrap());
+    let ((rsa, _), (ec, _), (sealing, _), (stranger, _)) =
+        (pair(Algorithm::RS256), pair(Algorithm::ES256), pair(Algorithm::RS256), pair(Algorithm::RS256));
+    let named = |key: &EncodingKey, algorithm, id: &str, purpose| {
+        let mut jwk = Jwk::from_encoding_key(key, algorithm).unwrap();
+        jwk.common.key_id = Some(id.to_owned());
+        jwk.common.public_key_use = Some(purpose);
+        jwk
+    };
+    let keys = vec![
+        named(&rsa, Algorithm::RS256, "one", PublicKeyUse::Signature),
+        named(&ec, Algorithm::ES256, "two", PublicKeyUse::Signature),
+        named(&sealing, Algorithm::RS256, "seal", PublicKeyUse::Encryption),
+    ];
+    let mut set = serde_json::to_value(JwkSet { keys }).unwrap();
+    // A kind of key that nobody here knows does not spoil the others.
+    set["keys"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({ "kty": "OKP", "crv": "X448", "kid": "strange", "x": "AA" }));
+    std::fs::write(home.path().join("keys.json"), set.to_string()).unwrap();
+    let words: [&[&str]; 2] = [&["--jwt-jwks", "keys.json"], &["--jwt-algorithms", "RS256,ES256"]];
+    let gateway = gateway(&upstream, home.path(), &words);
+    let signed = |algorithm, id: Option<&str>, key: &EncodingKey| {
+        token(&Header { kid: id.map(str::to_owned), ..Header::new(algorithm) }, &of("ann"), key)
+    };
+    for good in [
+        signed(Algorithm::RS256, Some("one"), &rsa),
+        signed(Algorithm::ES256, Some("two"), &ec),
+        signed(Algorithm::RS256, None, &rsa),
+    ] {
+        assert_eq!(pay(&gateway, &good, &key("set")).status, 201);
+    }
+    for bad in [
+        signed(Algorithm::RS256, Some("two"), &rsa),
+        signed(Algorithm::RS256, Some("three"), &rsa),
+        signed(Algorithm::RS256, Some("seal"), &sealing),
+        signed(Algorithm::RS256, None, &sealing),
+        signed(Algorithm::RS256, Some("one"), &stranger),
+        signed(Algorithm::PS256, Some("one"), &rsa),
+    ] {
+        pay(&gateway, &bad, &key("set")).is(401, "scope-denied");
+    }
+    assert_eq!(upstream.effects(), 3);
+}
+
+#[test]
+fn a_token_for_somebody_else_of_somebody_else_or_of_another_time_is_denied() {
+    let (upstream, home) = (Upstream::start(), tempfile::tempdir().unwrap());
+    let (private, public) = pair(Algorithm::ES256);
+    std::fs::write(home.path().join("public.pem"), public).unwrap();
+    let words: [&[&str]; 4] = [
+        &["--jwt-key", "public.pem"],
+        &["--jwt-algorithms", "ES256"],
+        &["--jwt-issuer", "https://issuer.example"],
+        &["--jwt-audience", "shop"],
+    ];
+    let gateway = gateway(&upstream, home.path(), &words);
+    let good =
+        json!({ "sub": "ann", "exp": LATER, "iss": "https://issuer.example", "aud": ["shop", "bank"] });
+    let with = |name: &str, value: Value| {
+        let mut claims = good.clone();
+        match value {
+            Value::Null => claims.as_object_mut().unwrap().remove(name),
+            value => claims.as_object_mut().unwrap().insert(name.to_owned(), value),
+        };
+        pay(&gateway, &token(&Header::new(Algorithm::ES256), &claims, &private), &key("claims"))
+    };
+    assert_eq!(with("iat", json!(1)).status, 201);
+    for (name, value) in [
+        ("aud", json!("bank")),
+        ("aud", Value::Null),
+        ("iss", json!("https://other.example")),
+        ("iss", Value::Null),
+        ("exp", json!(1_000_000_000)),
+        ("exp", Value::Null),
+        ("nbf", json!(LATER - 1)),
+    ] {
+        with(name, value.clone()).is(401, "scope-denied");
+    }
+    // It verifies, and does not say who it is about.
+    with("sub", Value::Null).is(400, "scope-missing");
+    assert_eq!(upstream.effects(), 1);
+}
+
+#[test]
+fn a_token_that_does_not_verify_is_denied_and_never_taken_for_absent() {
+    let upstream = Upstream::start();
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("secret"), "a-secret-that-is-long-enough\n").unwrap();
+    let gateway = Setup::new("memory:", &upstream)
+        .home(home.path())
+        .with(&["--scope", "jwt:sub"])
+        .with(&["--jwt-key", "secret"])
+        .with(&["--jwt-algorithms", "HS256"])
+        .start();
+    let token = |sub: &str, expires: i64, secret: &str, algorithm| {
+        let claims = serde_json::json!({ "sub": sub, "exp": expires });
+        let key = jsonwebtoken::EncodingKey::from_secret(secret.as_bytes());
+        jsonwebtoken::encode(&jsonwebtoken::Header::new(algorithm), &claims, &key).unwrap()
+    };
+    use jsonwebtoken::Algorithm::{HS256, HS384};
+    let (secret, later) = ("a-secret-that-is-long-enough", 99_999_999_999);
+    let pay = |token: &str, key: &str| {
+        let request = Request::new("POST", "/pay").header("idempotency-key", key).body("x");
+        request.header("authorization", &format!("Bearer {token}")).send(gateway.address)
+    };
+    let key = key("jwt");
+    let first = pay(&token("ann", later, secret, HS256), &key);
+    assert_eq!(first.status, 201);
+    let refreshed = pay(&token("ann", later - 1, secret, HS256), &key);
+    assert!(refreshed.is_replayed(), "a refreshed token is the same caller");
+    assert!(!pay(&token("bob", later, secret, HS256), &key).is_replayed());
+    let none = "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.eyJzdWIiOiJhbm4iLCJleHAiOjk5OTk5OTk5OTk5fQ.";
+    for wrong in [
+        token("ann", 1_000_000_000, secret, HS256).as_str(),
+        &token("ann", later, "another-secret-long-enough", HS256),
+        &token("ann", later, secret, HS384),
+        none,
+        "nonsense",
+        "",
+    ] {
+        pay(wrong, &key).is(401, "scope-denied");
+    }
+    Request::new("POST", "/pay")
+        .header("idempotency-key", &key)
+        .body("x")
+        .send(gateway.address)
+        .is(400, "scope-missing");
+    assert_eq!(upstream.effects(), 2);
+}
