@@ -153,6 +153,12 @@ impl BrokerError {
     pub fn new(what: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { what, source: source.into() }
     }
+
+    /// Why it was not done, for a message that says itself what was asked.
+    #[cfg(any(feature = "lapin", feature = "nats"))]
+    pub(crate) fn cause(&self) -> &(dyn Error + Send + Sync) {
+        &*self.source
+    }
 }
 
 impl fmt::Display for BrokerError {

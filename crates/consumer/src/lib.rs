@@ -26,6 +26,8 @@ mod decision;
 mod handler;
 mod identity;
 mod message;
+#[cfg(any(feature = "lapin", feature = "nats"))]
+mod patience;
 mod processor;
 mod service;
 mod start;

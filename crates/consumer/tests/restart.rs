@@ -4,49 +4,91 @@
 
 mod common;
 
+use std::fs::File;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
-use common::{NatsStage, RabbitStage, Stage, assert_one_each, consumer, engine, record, stop, until};
+use common::{
+    KafkaStage, Stage, assert_one_each, consumer, engine, names, record, start, stop, unique, until,
+};
 use onlyonce_consumer::Job;
 use onlyonce_testkit::Ledger;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
-/// A server of this test alone; killed when dropped.
-struct Own(Child);
+/// A server of this test alone: killed when it is dropped, and its last words are shown if the test has failed.
+struct Own {
+    child: Child,
+    log: PathBuf,
+}
 
 impl Own {
-    fn start(command: &mut Command) -> Self {
-        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Self(
-            quiet
-                .spawn()
-                .unwrap_or_else(|error| panic!("{command:?}: {error}; `cargo xtask test` installs it")),
-        )
+    fn start(command: &mut Command, log: PathBuf) -> Self {
+        let file = File::options().create(true).append(true).open(&log).unwrap();
+        let quiet = command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        let child = quiet.spawn();
+        let child =
+            child.unwrap_or_else(|error| panic!("{command:?}: {error}; `cargo xtask test` installs it"));
+        Self { child, log }
     }
+
+    /// Waits until it answers these first words with a word of its own.
+    async fn answers(mut self, port: u16, words: &[u8]) -> Self {
+        for _ in 0..900 {
+            let greeted = tokio::time::timeout(Duration::from_secs(5), greeted(port, words)).await;
+            if matches!(greeted, Ok(Ok(()))) {
+                return self;
+            }
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("the server ended by itself: {status}");
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("the server does not answer");
+    }
+}
+
+async fn greeted(port: u16, words: &[u8]) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    stream.write_all(words).await?;
+    stream.read_exact(&mut [0]).await.map(drop)
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            let tail: Vec<&str> = log.lines().rev().take(60).collect();
+            eprintln!("the end of {}:", self.log.display());
+            tail.iter().rev().for_each(|line| eprintln!("  {line}"));
+        }
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// A port below those that the system gives to clients: nobody takes it while the server is down.
+fn port() -> u16 {
+    let mut ports = std::iter::repeat_with(|| rand::random_range(20_000..32_000));
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
-fn nats(directory: &Path, port: u16) -> Own {
+async fn nats(directory: &Path, port: u16) -> Own {
     let mut command = Command::new("nats-server");
-    Own::start(command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(directory))
+    command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(directory);
+    Own::start(&mut command, directory.join("log")).answers(port, b"").await
 }
 
-fn rabbitmq(directory: &Path, [port, distribution, names]: [u16; 3]) -> Own {
+async fn rabbitmq(directory: &Path, [port, distribution, names]: [u16; 3]) -> Own {
     let path = |name: &str| directory.join(name).display().to_string();
     std::fs::write(path("plugins"), "[].\n").unwrap();
-    let config = format!("listeners.tcp.1 = 127.0.0.1:{port}\ndisk_free_limit.absolute = 50MB\n");
+    let config = format!(
+        "listeners.tcp.1 = 127.0.0.1:{port}\ndisk_free_limit.absolute = 50MB\nlog.file = false\nlog.console = true\n"
+    );
     std::fs::write(path("rabbitmq.conf"), config).unwrap();
     let mut command = Command::new("/usr/lib/rabbitmq/bin/rabbitmq-server");
     command
@@ -61,86 +103,89 @@ fn rabbitmq(directory: &Path, [port, distribution, names]: [u16; 3]) -> Own {
         .env("ERL_EPMD_PORT", names.to_string())
         .env("ERL_EPMD_ADDRESS", "127.0.0.1")
         // The script then becomes the server: what is killed is the server itself.
-        .env("RABBITMQ_ALLOW_INPUT", "1");
-    Own::start(&mut command)
+        .env("RABBITMQ_ALLOW_INPUT", "1")
+        // It takes no more of the machine than it needs.
+        .env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none");
+    Own::start(&mut command, directory.join("out")).answers(port, b"AMQP\x00\x00\x09\x01").await
+}
+
+/// The name server of RabbitMQ's runtime.
+async fn epmd(directory: &Path, port: u16) -> Own {
+    let mut command = Command::new("epmd");
+    command.args(["-port", &port.to_string(), "-address", "127.0.0.1"]);
+    // What it is asked: which names there are.
+    Own::start(&mut command, directory.join("epmd")).answers(port, b"\x00\x01n").await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_nats_that_is_killed_and_started_again_loses_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let url = format!("nats://127.0.0.1:{port}");
-    let server = nats(directory.path(), port);
-    wait_for(port).await;
-    let stage = Stage::Nats(NatsStage::new(&url, "orders").await);
-    let restart = || async {
+    let (directory, port) = (tempfile::tempdir().unwrap(), port());
+    let server = nats(directory.path(), port).await;
+    let stage = Stage::nats_at(&format!("nats://127.0.0.1:{port}")).await;
+    let restart = async |_: &Stage| {
         drop(server);
-        let again = nats(directory.path(), port);
-        wait_for(port).await;
-        again
+        nats(directory.path(), port).await
     };
     survives(stage, restart).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rabbitmq_that_is_killed_and_started_again_loses_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let ports = [free_port(), free_port(), free_port()];
-    let mut epmd = Command::new("epmd");
-    let _epmd = Own::start(epmd.args(["-port", &ports[2].to_string(), "-address", "127.0.0.1"]));
-    let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", ports[0]);
-    let server = rabbitmq(directory.path(), ports);
-    common::rabbitmq::is_up(&url).await;
-    let stage = Stage::Rabbit(RabbitStage::new(&url, "orders").await);
-    let again_at = url.clone();
-    let restart = || async move {
+    let (directory, ports) = (tempfile::tempdir().unwrap(), [port(), port(), port()]);
+    let _epmd = epmd(directory.path(), ports[2]).await;
+    let server = rabbitmq(directory.path(), ports).await;
+    let stage = Stage::rabbitmq_at(&format!("amqp://guest:guest@127.0.0.1:{}/%2f", ports[0])).await;
+    let restart = async |_: &Stage| {
         drop(server);
-        let again = rabbitmq(directory.path(), ports);
-        common::rabbitmq::is_up(&again_at).await;
-        (again, directory)
+        rabbitmq(directory.path(), ports).await
     };
     survives(stage, restart).await;
 }
 
-async fn wait_for(port: u16) {
-    while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+/// The mock cluster has no disk to start again from, but can hang up on everybody and take no calls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kafka_that_is_gone_for_a_while_loses_nothing() {
+    let stage = Stage::Kafka(KafkaStage::mock(&unique("orders")).await);
+    let restart = async |stage: &Stage| {
+        let Stage::Kafka(stage) = stage else { panic!("it is a Kafka") };
+        stage.down();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        stage.up();
+    };
+    survives(stage, restart).await;
 }
 
-/// Half of the messages are done, the server dies with the rest in it, and comes back.
-async fn survives<S, F: Future<Output = S>>(stage: Stage, restart: impl FnOnce() -> F) {
-    let (once, ledger) = (engine().await, Ledger::in_memory());
-    let slow = ledger.clone();
+/// Ten messages are done, the server dies with others under way and the rest in it, and comes back.
+async fn survives<S>(stage: Stage, restart: impl AsyncFnOnce(&Stage) -> S) {
+    let (once, ledger, gate) = (engine().await, Ledger::in_memory(), Arc::new(Semaphore::new(10)));
+    let (seen, turn) = (ledger.clone(), Arc::clone(&gate));
     let handler = move |job: Job| {
-        let ledger = slow.clone();
+        let (ledger, turn) = (seen.clone(), Arc::clone(&turn));
         async move {
             record(&ledger, &job);
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            turn.acquire().await.unwrap().forget();
             Ok(())
         }
     };
-    let names: Vec<String> = (0..60).map(|n| format!("message-{n}")).collect();
-    for name in &names {
-        stage.publish(Some(name), name).await;
+    for name in names(60) {
+        stage.publish(Some(&name), &name).await;
     }
-    let consuming = consumer(&once, handler).concurrency(4).start(stage.broker()).await.unwrap();
-    until(&consuming, |stats| stats.done >= 10).await;
-    let _server = restart().await;
-    assert!(ledger.effects().unwrap().len() < names.len(), "it was all done before the server died");
-    // Each was handled, and the last acks were heard: nothing comes back any more.
-    let stage = stage.again().await;
-    let mut before = consuming.stats();
-    for n in 0.. {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let now = consuming.stats();
-        if now == before && ledger.effects().unwrap().len() >= names.len() && stage.left().await == 0 {
+    let consuming = start(consumer(&once, handler).concurrency(4), &stage).await;
+    until(&consuming, |stats| stats.done == 10).await;
+    for _ in 0..600 {
+        if ledger.effects().unwrap().len() > 10 {
             break;
         }
-        assert!(n < 45, "still {now:?}, {} left", stage.left().await);
-        before = now;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    let _server = restart(&stage).await;
+    let under_way = 11..=14;
+    assert!(under_way.contains(&ledger.effects().unwrap().len()), "it died with handlers under way");
+    gate.add_permits(1_000);
+    let stage = stage.again().await;
+    until(&consuming, |stats| stats.done + stats.duplicates >= 50).await;
+    stage.settled(&consuming).await;
     stop(consuming).await;
-    assert_one_each(&ledger, names);
+    assert_one_each(&ledger, names(60));
     assert_eq!(stage.left().await, 0);
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use common::{
-    Stage, Trouble, assert_one_each, consumer, engine, engine_at, quick, record, start, stop, unique, until,
-    url_in, writer,
+    Stage, Trouble, assert_one_each, consumer, engine, engine_at, names, quick, record, start, stop, unique,
+    until, url_in, writer,
 };
 use onlyonce_consumer::adapter::{BrokerError, Connect, Connected, Delivery, Note, Plan, Source};
 use onlyonce_consumer::{Action, Batch, Broker, Consumer, Job, Message, Retries, StartError};
@@ -49,10 +49,6 @@ on_every_broker!(
     a_batch_has_a_result_for_each_message,
     a_panic_is_an_unknown_outcome_and_stops_nobody_else,
 );
-
-fn names(n: u32) -> impl Iterator<Item = String> {
-    (0..n).map(|n| format!("message-{n}"))
-}
 
 async fn publish_twice(stage: &Stage, n: u32) {
     for _ in 0..2 {
@@ -293,7 +289,7 @@ async fn a_lost_connection_in_the_middle_loses_nothing(stage: Stage) {
         until(&consuming, |stats| stats.done + stats.duplicates >= n).await;
         proxy.cut();
     }
-    stage.empty_or_held(&consuming).await;
+    stage.settled(&consuming).await;
     stop(consuming).await;
     assert_one_each(&ledger, names(60));
     assert_eq!(stage.left().await, 0);
@@ -318,7 +314,7 @@ async fn a_rebalance_in_the_middle_loses_nothing(stage: Stage) {
     let second = start(consumer(&once, handler), &stage).await;
     until(&second, |stats| stats.done + stats.duplicates >= 1).await;
     stop(first).await;
-    stage.empty_or_held(&second).await;
+    stage.settled(&second).await;
     stop(second).await;
     assert_one_each(&ledger, names(160));
 }
@@ -344,7 +340,7 @@ async fn a_shutdown_drains_and_gives_the_rest_back(stage: Stage) {
     assert!((2..20).contains(&done), "{done}");
     let second = start(writer(&once, &ledger), &stage).await;
     until(&second, |stats| stats.done + stats.duplicates >= 20 - done as u64).await;
-    stage.empty_or_held(&second).await;
+    stage.settled(&second).await;
     stop(second).await;
     assert_one_each(&ledger, names(20));
 }
@@ -392,22 +388,6 @@ async fn a_panic_is_an_unknown_outcome_and_stops_nobody_else(stage: Stage) {
     until(&consuming, |stats| stats.done == 2 && stats.parked == 1).await;
     stop(consuming).await;
     assert_one_each(&ledger, names(3));
-}
-
-impl Stage {
-    /// Waits until the consumer has nothing more to do: the counts stand still, and nothing waits.
-    async fn empty_or_held(&self, consuming: &onlyonce_consumer::Consuming) {
-        let mut before = consuming.stats();
-        for _ in 0..60 {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let now = consuming.stats();
-            if now == before && self.left().await == 0 {
-                return;
-            }
-            before = now;
-        }
-        panic!("after a minute {} messages are still there: {before:?}", self.left().await);
-    }
 }
 
 /// A broker that never hears what became of a message: as if the process died between the effect and the ack.

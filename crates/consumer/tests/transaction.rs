@@ -5,27 +5,16 @@
 
 mod common;
 
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Stage, Trouble, quick, stop, unique, until, url_in};
-use onlyonce_consumer::adapter::Connect;
-use onlyonce_consumer::{Consumer, Job, Nats, NatsPublisher, RabbitMq, RabbitPublisher};
+use common::victims::{self, Act, Plan};
+use common::{Stage, Trouble, names, quick, soon, stop, unique, until, url_in};
+use onlyonce_consumer::{Consumer, Job, NatsPublisher, RabbitPublisher};
 use onlyonce_core::{Idempotency, Refusal, Settings};
 use onlyonce_sql::outbox::{Event, Outbox, Relay, Relaying};
 use onlyonce_sql::{InTransaction as _, Postgres, PostgresStore, Tx};
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
-
-const VICTIM: &str = "ONLYONCE_TX_VICTIM";
-
-/// How many messages and kills: few in a test, many in a soak.
-fn counts() -> (u32, u32) {
-    match std::env::var("ONLYONCE_CONSUMER_KILLS").ok().and_then(|kills| kills.parse().ok()) {
-        Some(kills) => (kills * 100, kills),
-        None => (200, 8),
-    }
-}
 
 /// A database of its own: a schema, with the effects as a table that allows a second one.
 #[derive(Clone)]
@@ -44,7 +33,7 @@ impl World {
         let world = Self::of(&schema).await;
         world.outbox.migrate().await.unwrap();
         sqlx::raw_sql(
-            "CREATE TABLE effects (message TEXT NOT NULL); CREATE TABLE orders (name TEXT NOT NULL)",
+            "CREATE TABLE effects (message TEXT NOT NULL); CREATE TABLE orders (name TEXT NOT NULL); CREATE SEQUENCE runs",
         )
         .execute(&world.pool)
         .await
@@ -63,18 +52,31 @@ impl World {
 
     /// The effect is a row in the transaction that the consumer lends.
     fn consumer(&self) -> Consumer {
-        let handler = |job: Job| async move {
-            let message = String::from_utf8(job.message().payload().to_vec()).unwrap();
-            let mut tx: Tx<Postgres> = Tx::of(job.permit()).map_err(|_| Trouble::DatabaseDown)?;
-            let insert = sqlx::query("INSERT INTO effects (message) VALUES ($1)").bind(message);
-            insert.execute(&mut *tx).await.map_err(|_| Trouble::DatabaseDown)?;
-            tokio::time::sleep(Duration::from_millis(3)).await;
-            Ok::<(), Trouble>(())
+        let act = Act::of_this_process();
+        let handler = move |job: Job| {
+            let act = act.clone();
+            async move {
+                let message = String::from_utf8(job.message().payload().to_vec()).unwrap();
+                let mut tx: Tx<Postgres> = Tx::of(job.permit()).map_err(|_| Trouble::DatabaseDown)?;
+                act.before_the_effect().await;
+                // A sequence is not rolled back: it counts how often the effect was begun.
+                let insert =
+                    sqlx::query("INSERT INTO effects SELECT $1 FROM (SELECT nextval('runs')) AS run");
+                insert.bind(message).execute(&mut *tx).await.map_err(|_| Trouble::DatabaseDown)?;
+                act.after_the_effect().await;
+                Ok::<(), Trouble>(())
+            }
         };
         Consumer::new(self.once.clone(), "stock", "decrement", handler)
             .retries(quick())
             .concurrency(4)
             .replay_horizon(Duration::from_secs(60))
+    }
+
+    /// How often a handler got to its effect, also where that was undone.
+    async fn runs(&self) -> i64 {
+        let last = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM runs";
+        sqlx::query(last).fetch_one(&self.pool).await.unwrap().get(0)
     }
 
     async fn effects(&self) -> Vec<(String, i64)> {
@@ -92,57 +94,33 @@ impl World {
     }
 }
 
-fn names(n: u32) -> impl Iterator<Item = String> {
-    (0..n).map(|n| format!("message-{n}"))
-}
-
-/// What a victim has to know.
-#[derive(Clone)]
+/// Where everything is, for all processes.
 struct Scene {
     broker: String,
     queue: String,
-    schema: String,
+    world: World,
 }
 
 impl Scene {
-    fn of_victim() -> Option<Self> {
-        let told = std::env::var(VICTIM).ok()?;
-        let [broker, queue, schema] = told.split('|').collect::<Vec<_>>().try_into().ok()?;
-        Some(Self { broker: broker.into(), queue: queue.into(), schema: schema.into() })
+    async fn of(stage: &Stage) -> Self {
+        Self { broker: stage.url(), queue: stage.name(), world: World::new().await }
     }
 
-    fn victim(&self, test: &str) -> Child {
-        let Self { broker, queue, schema } = self;
-        Command::new(std::env::current_exe().unwrap())
-            .args([test, "--exact", "--nocapture", "--test-threads=1"])
-            .env(VICTIM, format!("{broker}|{queue}|{schema}"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap()
+    async fn of_victim([broker, queue, schema]: [String; 3]) -> Self {
+        Self { broker, queue, world: World::of(&schema).await }
     }
 
-    fn connect(&self) -> Box<dyn Connect> {
-        let Self { broker, queue, .. } = self;
-        match broker.split(':').next().unwrap() {
-            "amqp" => Box::new(RabbitMq::new(broker, queue).dead_letter(format!("{queue}.dead"))),
-            "nats" => Box::new(
-                Nats::new(broker, queue)
-                    .subject(format!("{queue}.paid"))
-                    .dead_letter(format!("dead.{queue}"))
-                    .ack_wait(common::nats::ACK_WAIT),
-            ),
-            _ => Box::new(common::kafka::broker(broker, queue)),
-        }
+    fn told(&self) -> String {
+        format!("{}|{}|{}", self.broker, self.queue, self.world.schema)
     }
 
     fn topic(&self) -> String {
         if self.broker.starts_with("nats") { format!("{}.paid", self.queue) } else { self.queue.clone() }
     }
 
-    /// A relay for the outbox of this world, to the broker of this scene.
-    async fn relay(&self, world: &World) -> Relaying {
-        let outbox = world.outbox.clone();
+    /// From the outbox to the broker.
+    async fn relay(&self) -> Relaying {
+        let outbox = self.world.outbox.clone();
         let relay = if self.broker.starts_with("nats") {
             let publisher = NatsPublisher::connect(&self.broker).await.unwrap();
             Relay::new(outbox, move |event: Event| {
@@ -167,24 +145,21 @@ impl Scene {
     }
 }
 
-async fn is_victim() {
-    if let Some(scene) = Scene::of_victim() {
-        let world = World::of(&scene.schema).await;
-        let consuming = world.consumer().start(scene.connect()).await;
-        let _relaying = if scene.broker.contains("//") { Some(scene.relay(&world).await) } else { None };
-        if let Ok(_consuming) = consuming {
-            tokio::time::sleep(Duration::from_secs(600)).await;
-        }
-        std::process::exit(0);
-    }
+async fn is_victim(told: [String; 3]) {
+    let scene = Scene::of_victim(told).await;
+    // Only chains have something in their outbox, and none of them is over Kafka.
+    let _relaying = if scene.broker.contains("//") { Some(scene.relay().await) } else { None };
+    victims::consume(|| scene.world.consumer(), &scene.broker, &scene.queue).await;
 }
 
 macro_rules! on_each {
     ($($name:ident $stage:ident $do:ident;)*) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $name() {
-            is_victim().await;
-            $do(stringify!($name), Stage::$stage().await).await;
+            match victims::told() {
+                Some(told) => is_victim(told).await,
+                None => $do(stringify!($name), Stage::$stage().await).await,
+            }
         }
     )*};
 }
@@ -199,73 +174,42 @@ on_each! {
     a_system_error_in_the_transaction_undoes_what_it_did_and_is_tried_again nats system_error;
 }
 
-async fn kill_some(scene: &Scene, test: &str, kills: u32) {
-    for _ in 0..kills {
-        let mut victim = scene.victim(test);
-        // From before it is connected until well into its work.
-        tokio::time::sleep(Duration::from_millis(rand::random_range(300..2_500))).await;
-        victim.kill().unwrap();
-        victim.wait().unwrap();
-    }
-}
-
 async fn killed_at_random(test: &str, stage: Stage) {
-    let (messages, kills) = counts();
-    let world = World::new().await;
-    let scene = Scene { broker: stage.url(), queue: stage.name(), schema: world.schema.clone() };
-    let publishing = async {
-        for _ in 0..2 {
-            for name in names(messages) {
-                stage.publish(Some(&name), &name).await;
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-            tokio::time::sleep(Duration::from_millis(150)).await;
-        }
-    };
-    tokio::join!(publishing, kill_some(&scene, test, kills));
-    let last = world.consumer().start(stage.broker()).await.unwrap();
-    drained(&stage, &last).await;
-    stop(last).await;
-    world.assert_one_each(names(messages)).await;
-    assert_eq!(stage.dead().await, [], "nothing is ever in doubt here");
+    let (plan, scene) = (Plan::on(&stage), Scene::of(&stage).await);
+    let publish = async |name: String| stage.publish(Some(&name), &name).await;
+    plan.kill_while_they_flow(test, &scene.told(), publish).await;
+    stage.drain(|| scene.world.consumer()).await;
+    judge(plan, &scene, &stage).await;
 }
 
-async fn drained(stage: &Stage, last: &onlyonce_consumer::Consuming) {
-    let mut before = last.stats();
-    loop {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let now = last.stats();
-        if now == before && stage.left().await == 0 {
-            return;
-        }
-        before = now;
-    }
+/// Exactly one effect each, nothing in doubt, though kills undid some that had been begun.
+async fn judge(plan: Plan, scene: &Scene, stage: &Stage) {
+    let Plan { messages, kills } = plan;
+    let runs = scene.world.runs().await;
+    scene.world.assert_one_each(names(messages)).await;
+    assert_eq!(stage.dead().await, [], "nothing is ever in doubt here");
+    println!("{kills} kills, {messages} messages twice: {messages} effects, {runs} begun, none parked");
+    assert!(runs > i64::from(messages), "no kill undid an effect: nothing was shown");
 }
 
 /// Each request is sent twice; relays and consumers are killed; at the end there is one effect a request.
 async fn chain(test: &str, stage: Stage) {
-    let (requests, kills) = (counts().0 / 2, counts().1);
-    let world = World::new().await;
-    let scene = Scene { broker: stage.url(), queue: stage.name(), schema: world.schema.clone() };
-    let requesting = async {
-        for _ in 0..2 {
-            for name in names(requests) {
-                pay(&world, &scene.topic(), &name).await.unwrap();
-            }
+    let (plan, scene) = (Plan::on(&stage), Scene::of(&stage).await);
+    let topic = scene.topic();
+    let request = async |name: String| assert_eq!(pay(&scene.world, &topic, &name).await.unwrap(), 1);
+    plan.kill_while_they_flow(test, &scene.told(), request).await;
+    let relaying = scene.relay().await;
+    let published = async {
+        while scene.world.outbox.waiting().await.unwrap() > 0 {
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    tokio::join!(requesting, kill_some(&scene, test, kills));
-    let relaying = scene.relay(&world).await;
-    let last = world.consumer().start(stage.broker()).await.unwrap();
-    while world.outbox.waiting().await.unwrap() > 0 {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    drained(&stage, &last).await;
-    stop(last).await;
+    soon("take what is in the outbox", published).await;
+    stage.drain(|| scene.world.consumer()).await;
     relaying.shutdown().await;
-    let orders: i64 = sqlx::query("SELECT count(*) FROM orders").fetch_one(&world.pool).await.unwrap().get(0);
-    assert_eq!(orders, i64::from(requests), "one order a request");
-    world.assert_one_each(names(requests)).await;
+    let counted = sqlx::query("SELECT count(*) FROM orders").fetch_one(&scene.world.pool).await.unwrap();
+    assert_eq!(counted.get::<i64, _>(0), i64::from(plan.messages), "one order a request");
+    judge(plan, &scene, &stage).await;
 }
 
 #[derive(Debug)]

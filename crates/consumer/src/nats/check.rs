@@ -5,6 +5,7 @@ use async_nats::jetstream::stream::{self, Stream};
 
 use super::{Jet, Nats};
 use crate::adapter::{BrokerError, Plan};
+use crate::patience::in_time;
 use crate::start::StartError;
 
 impl Nats {
@@ -17,10 +18,11 @@ impl Nats {
         if self.declare {
             self.make(jet, dead).await?;
         }
-        let stream = jet.get_stream(&self.stream).await.map_err(|error| {
+        let stream = in_time("look for a stream", jet.get_stream(&self.stream)).await.map_err(|error| {
             StartError::Source(format!(
-                "the stream {} can't be used ({error}); make it, or say Nats::declare",
-                self.stream
+                "the stream {} can't be used ({}); make it, or say Nats::declare",
+                self.stream,
+                error.cause()
             ))
         })?;
         self.check_dead_letter(jet, dead).await?;
@@ -35,19 +37,18 @@ impl Nats {
         {
             let config =
                 stream::Config { name, subjects: vec![subject.to_owned()], ..stream::Config::default() };
-            jet.get_or_create_stream(config)
-                .await
-                .map_err(|error| BrokerError::new("make a stream", error))?;
+            in_time("make a stream", jet.get_or_create_stream(config)).await?;
         }
         Ok(())
     }
 
     /// A message published on a subject that no stream takes is gone.
     async fn check_dead_letter(&self, jet: &Jet, dead: &str) -> Result<(), StartError> {
-        let taker = jet.stream_by_subject(dead).await.map_err(|error| {
+        let taker = in_time("look for a stream", jet.stream_by_subject(dead)).await.map_err(|error| {
             StartError::DeadLetter(format!(
-                "no stream takes the dead letter {dead} of {} ({error}); make one, or say Nats::declare",
-                self.stream
+                "no stream takes the dead letter {dead} of {} ({}); make one, or say Nats::declare",
+                self.stream,
+                error.cause()
             ))
         })?;
         if taker == self.stream && (self.subject.is_empty() || covers(&self.subject, dead)) {
@@ -72,10 +73,8 @@ impl Nats {
             filter_subject: self.subject.clone(),
             ..pull::Config::default()
         };
-        let consumer: PullConsumer = stream
-            .get_or_create_consumer(&name, wanted)
-            .await
-            .map_err(|error| BrokerError::new("make the durable consumer", error))?;
+        let making = stream.get_or_create_consumer(&name, wanted);
+        let consumer: PullConsumer = in_time("make the durable consumer", making).await?;
         let found = &consumer.cached_info().config;
         if found.ack_policy != AckPolicy::Explicit {
             return Err(StartError::Source(format!(

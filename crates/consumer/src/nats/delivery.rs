@@ -10,6 +10,7 @@ use super::Jet;
 use crate::adapter::{BrokerError, Delivery, Note};
 use crate::decision::{Action, Reason};
 use crate::message::{History, Message};
+use crate::patience::in_time;
 
 /// Until a dead letter that nobody took is tried again.
 const DEAD_LATER: Duration = Duration::from_secs(30);
@@ -35,12 +36,12 @@ impl NatsDelivery {
     }
 
     async fn answer(&self, kind: AckKind) -> Result<(), BrokerError> {
-        self.delivery.ack_with(kind).await.map_err(|error| BrokerError::new("answer a delivery", error))
+        in_time("answer a delivery", self.delivery.ack_with(kind)).await
     }
 
     /// Sure only once the server has said so.
     async fn sure(&self, kind: AckKind) -> Result<(), BrokerError> {
-        self.delivery.double_ack_with(kind).await.map_err(|error| BrokerError::new("ack", error))
+        in_time("ack", self.delivery.double_ack_with(kind)).await
     }
 
     async fn dead(&self, reason: &Reason, note: &Note, then: AckKind) -> Result<(), BrokerError> {
@@ -73,9 +74,7 @@ impl NatsDelivery {
         }
         let publish =
             self.jet.publish_with_headers(self.dead.clone(), headers, self.delivery.payload.clone());
-        let taken = publish.await.map_err(|error| BrokerError::new("publish the dead letter", error))?;
-        taken.await.map_err(|error| BrokerError::new("publish the dead letter", error))?;
-        Ok(())
+        in_time("publish the dead letter", async { publish.await?.await }).await.map(drop)
     }
 }
 

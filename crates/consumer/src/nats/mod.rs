@@ -15,8 +15,9 @@ use async_nats::jetstream::{self, Context};
 use async_trait::async_trait;
 
 use self::source::NatsSource;
-use crate::adapter::{BrokerError, Connect, Connected, Plan};
+use crate::adapter::{Connect, Connected, Plan};
 use crate::decision::Broker;
+use crate::patience::in_time;
 use crate::start::{Horizon, StartError};
 
 pub use self::publisher::NatsPublisher;
@@ -115,9 +116,7 @@ impl Connect for Nats {
         };
         let client = match &self.reach {
             Reach::Client(client) => client.clone(),
-            Reach::Url(url) => {
-                async_nats::connect(url).await.map_err(|error| BrokerError::new("connect", error))?
-            }
+            Reach::Url(url) => in_time("connect", async_nats::connect(url)).await?,
         };
         let context = jetstream::new(client);
         let (stream, consumer) = self.prepare(&context, dead, plan).await?;

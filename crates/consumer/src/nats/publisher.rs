@@ -5,6 +5,7 @@ use async_nats::jetstream::{self, Context};
 use bytes::Bytes;
 
 use crate::adapter::BrokerError;
+use crate::patience::in_time;
 
 /// Publishes to a NATS JetStream, and waits until a stream has it. For the relay of an outbox: the topic of an event is its
 /// subject, and its id the header `Nats-Msg-Id`, by which the server drops repetitions within its own window too.
@@ -23,8 +24,7 @@ impl NatsPublisher {
     /// # Errors
     /// If the server can't be reached.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self, BrokerError> {
-        let client = async_nats::connect(url.as_ref()).await;
-        client.map(Self::new).map_err(|error| BrokerError::new("connect", error))
+        in_time("connect", async_nats::connect(url.as_ref())).await.map(Self::new)
     }
 
     /// Ends well once a stream has the message for good. A subject that no stream takes is an error.
@@ -44,7 +44,6 @@ impl NatsPublisher {
         }
         map.insert(async_nats::header::NATS_MESSAGE_ID, message_id);
         let sent = self.0.publish_with_headers(topic.to_owned(), map, Bytes::copy_from_slice(payload));
-        let taken = sent.await.map_err(|error| BrokerError::new("publish", error))?;
-        taken.await.map(drop).map_err(|error| BrokerError::new("publish", error))
+        in_time("publish", async { sent.await?.await }).await.map(drop)
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use super::Jet;
 use super::delivery::NatsDelivery;
 use crate::adapter::{BrokerError, Delivery, Source};
+use crate::patience::in_time;
 
 /// Between attempts to pull again; the client itself reconnects with pauses of its own.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -41,7 +42,7 @@ impl NatsSource {
     async fn pull(&self) -> Result<pull::Stream, BrokerError> {
         let pull = self.consumer.stream().max_messages_per_batch(self.at_once);
         let pull = pull.expires(Duration::from_secs(10)).heartbeat(Duration::from_secs(3));
-        pull.messages().await.map_err(|error| BrokerError::new("pull", error))
+        in_time("pull", pull.messages()).await
     }
 
     fn delivery(&self, message: async_nats::jetstream::Message) -> Box<dyn Delivery> {
@@ -79,12 +80,12 @@ impl Source for NatsSource {
     async fn stop(&mut self) {
         let Some(mut messages) = self.messages.take() else { return };
         while let Some(Some(Ok(message))) = messages.next().now_or_never() {
-            let _ = message.ack_with(AckKind::Nak(None)).await;
+            let _ = in_time("give back", message.ack_with(AckKind::Nak(None))).await;
         }
     }
 
     async fn close(self: Box<Self>) {
         // The last acks may still be on their way.
-        let _ = tokio::time::timeout(Duration::from_secs(5), self.jet.client().flush()).await;
+        let _ = in_time("flush", self.jet.client().flush()).await;
     }
 }

@@ -12,6 +12,7 @@ use super::link::Publisher;
 use crate::adapter::{BrokerError, Delivery, Note};
 use crate::decision::{Action, Reason};
 use crate::message::{History, Message};
+use crate::patience::in_time;
 
 const FAILURES: &str = "onlyonce-failures";
 const DELIVERIES: &str = "onlyonce-deliveries";
@@ -32,10 +33,9 @@ impl RabbitDelivery {
     }
 
     async fn done(&self) -> Result<(), BrokerError> {
-        match self.delivery.ack(BasicAckOptions::default()).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(BrokerError::new("ack", "the connection that delivered it is gone")),
-            Err(error) => Err(BrokerError::new("ack", error)),
+        match in_time("ack", self.delivery.ack(BasicAckOptions::default())).await? {
+            true => Ok(()),
+            false => Err(BrokerError::new("ack", "the connection that delivered it is gone")),
         }
     }
 
@@ -88,10 +88,6 @@ impl RabbitDelivery {
         );
         properties
     }
-
-    async fn requeue(&self) {
-        let _ = self.delivery.nack(BasicNackOptions { requeue: true, ..BasicNackOptions::default() }).await;
-    }
 }
 
 #[async_trait]
@@ -114,13 +110,21 @@ impl Delivery for RabbitDelivery {
         };
         if acted.is_err() {
             tokio::time::sleep(PAUSE).await;
-            self.requeue().await;
+            requeue(&self.delivery).await;
         }
         acted
     }
 
     async fn give_back(self: Box<Self>) {
-        self.requeue().await;
+        requeue(&self.delivery).await;
+    }
+}
+
+/// Gives it back to the queue. Where that is not heard, the end of the connection says it.
+pub(super) async fn requeue(delivery: &lapin::message::Delivery) {
+    let options = BasicNackOptions { requeue: true, ..BasicNackOptions::default() };
+    if let Err(error) = in_time("give back", delivery.nack(options)).await {
+        tracing::debug!(error = &error as &dyn std::error::Error, "a message was not given back");
     }
 }
 

@@ -12,14 +12,12 @@ use lapin::options::{
 use lapin::types::{FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ExchangeKind};
 use parking_lot::Mutex;
-use tokio::time::timeout;
 
 use super::delay;
 use crate::adapter::BrokerError;
+use crate::patience::in_time;
 use crate::start::StartError;
 
-/// The longest that the broker may take for one step.
-const PATIENCE: Duration = Duration::from_secs(15);
 /// Names are short strings, and a delay queue's is longer than its queue's.
 const LONGEST_NAME: usize = 200;
 
@@ -42,7 +40,7 @@ pub(super) struct Link {
 
 /// A connection that is open.
 pub(super) struct Open {
-    pub(super) connection: Connection,
+    connection: Connection,
     channel: Channel,
     pub(super) publisher: Arc<Publisher>,
 }
@@ -86,7 +84,8 @@ impl Link {
         let Link { queue, dead, .. } = self;
         self.queue_is_there(open, queue, declare).await.map_err(|why| {
             StartError::Source(format!(
-                "the queue {queue} can't be used ({why}); make it, or say RabbitMq::declare"
+                "the queue {queue} can't be used ({}); make it, or say RabbitMq::declare",
+                why.cause()
             ))
         })?;
         let found = if dead.exchange.is_empty() {
@@ -97,7 +96,8 @@ impl Link {
         found.map_err(|why| {
             let name = if dead.exchange.is_empty() { &dead.key } else { &dead.exchange };
             StartError::DeadLetter(format!(
-                "the dead letter {name} of {queue} can't be used ({why}); make it, or say RabbitMq::declare"
+                "the dead letter {name} of {queue} can't be used ({}); make it, or say RabbitMq::declare",
+                why.cause()
             ))
         })
     }
@@ -130,6 +130,12 @@ impl Link {
 }
 
 impl Open {
+    pub(super) async fn close(&self) {
+        if let Err(error) = in_time("close", self.connection.close(200, "done".into())).await {
+            tracing::debug!(error = &error as &dyn std::error::Error, "the connection was not closed");
+        }
+    }
+
     pub(super) async fn cancel(&self, tag: &str) {
         let cancelled = self.channel.basic_cancel(tag.into(), lapin::options::BasicCancelOptions::default());
         if let Err(error) = in_time("stop consuming", cancelled).await {
@@ -205,16 +211,6 @@ impl Publisher {
                 Err(BrokerError::new("publish", format!("no queue is bound for {exchange:?} {key:?}")))
             }
         }
-    }
-}
-
-async fn in_time<T>(
-    what: &'static str,
-    step: impl Future<Output = Result<T, lapin::Error>>,
-) -> Result<T, BrokerError> {
-    match timeout(PATIENCE, step).await {
-        Ok(done) => done.map_err(|error| BrokerError::new(what, error)),
-        Err(_) => Err(BrokerError::new(what, format!("no answer within {PATIENCE:?}"))),
     }
 }
 

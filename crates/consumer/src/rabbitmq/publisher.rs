@@ -1,18 +1,14 @@
 //! Publishing with a stable message id, for the sending side.
 
 use std::fmt;
-use std::time::Duration;
 
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use tokio::sync::Mutex;
-use tokio::time::timeout;
 
 use crate::adapter::BrokerError;
-
-/// The longest that the broker may take to have a message.
-const PATIENCE: Duration = Duration::from_secs(15);
+use crate::patience::in_time;
 
 /// Publishes to a RabbitMQ, persistent and confirmed, over a connection that is made again when it is lost. For the relay of
 /// an outbox: the topic of an event is its routing key.
@@ -51,16 +47,10 @@ impl RabbitPublisher {
             .with_headers(table);
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let channel = self.channel().await?;
-        let publishing = async {
-            let (exchange, key) = (name(&self.exchange)?, name(topic)?);
-            let failed = |error: lapin::Error| BrokerError::new("publish", error);
-            let sent = channel.basic_publish(exchange, key, options, payload, properties);
-            sent.await.map_err(failed)?.await.map_err(failed)
-        };
-        let confirmed = match timeout(PATIENCE, publishing).await {
-            Ok(confirmed) => confirmed?,
-            Err(_) => return Err(BrokerError::new("publish", format!("no answer within {PATIENCE:?}"))),
-        };
+        let (exchange, key) = (name(&self.exchange)?, name(topic)?);
+        let publishing =
+            async { channel.basic_publish(exchange, key, options, payload, properties).await?.await };
+        let confirmed = in_time("publish", publishing).await?;
         let acked = confirmed.is_ack();
         match confirmed.take_message() {
             None if acked => Ok(()),
@@ -83,10 +73,7 @@ impl RabbitPublisher {
             channel.confirm_select(ConfirmSelectOptions::default()).await?;
             Ok::<_, lapin::Error>((connection, channel))
         };
-        let made = match timeout(PATIENCE, connecting).await {
-            Ok(made) => made.map_err(|error| BrokerError::new("connect", error))?,
-            Err(_) => return Err(BrokerError::new("connect", format!("no answer within {PATIENCE:?}"))),
-        };
+        let made = in_time("connect", connecting).await?;
         let channel = made.1.clone();
         *line = Some(made);
         Ok(channel)

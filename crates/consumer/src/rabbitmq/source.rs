@@ -5,10 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use lapin::Consumer;
-use lapin::options::BasicNackOptions;
 use tokio::time::sleep;
 
-use super::delivery::RabbitDelivery;
+use super::delivery::{RabbitDelivery, requeue};
 use super::link::{Link, Open};
 use crate::adapter::{BrokerError, Delivery, Source};
 
@@ -83,14 +82,14 @@ impl Source for RabbitSource {
         line.open.cancel(&self.link.tag).await;
         // Cancelled, it yields what came before, and then ends.
         while let Some(Ok(delivery)) = line.consumer.next().await {
-            let _ = delivery.nack(BasicNackOptions { requeue: true, ..BasicNackOptions::default() }).await;
+            requeue(&delivery).await;
         }
     }
 
     async fn close(self: Box<Self>) {
         if let Some(line) = self.line {
             // Whatever was not acked is delivered again once this is closed.
-            let _ = line.open.connection.close(200, "done".into()).await;
+            line.open.close().await;
         }
     }
 }

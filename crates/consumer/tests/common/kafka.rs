@@ -15,12 +15,15 @@ use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 
 use super::Dead;
 
+const GIVEN: &str = "ONLYONCE_TEST_KAFKA_BROKERS";
 const PARTITIONS: i32 = 4;
 const PATIENCE: Duration = Duration::from_secs(20);
 
+type Mock = MockCluster<'static, DefaultProducerContext>;
+
 pub(crate) struct KafkaStage {
     /// Ends with the stage.
-    _cluster: Option<MockCluster<'static, DefaultProducerContext>>,
+    cluster: Option<Mock>,
     pub(crate) brokers: String,
     pub(crate) topic: String,
     producer: FutureProducer,
@@ -31,13 +34,24 @@ pub(crate) struct KafkaStage {
 impl KafkaStage {
     /// With new topics.
     pub(crate) async fn new(topic: &str) -> Self {
-        let given = std::env::var("ONLYONCE_TEST_KAFKA_BROKERS").ok();
-        let cluster = given.is_none().then(|| MockCluster::new(1).unwrap());
-        let brokers = given.unwrap_or_else(|| cluster.as_ref().unwrap().bootstrap_servers());
+        match std::env::var(GIVEN) {
+            Ok(brokers) => Self::with_topics(None, brokers, topic).await,
+            Err(_) => Self::mock(topic).await,
+        }
+    }
+
+    /// On a mock cluster, whatever is given.
+    pub(crate) async fn mock(topic: &str) -> Self {
+        let cluster = MockCluster::new(1).unwrap();
+        let brokers = cluster.bootstrap_servers();
+        Self::with_topics(Some(cluster), brokers, topic).await
+    }
+
+    async fn with_topics(cluster: Option<Mock>, brokers: String, topic: &str) -> Self {
         let stage = Self::at(cluster, &brokers, topic);
         let names = [(topic.to_owned(), PARTITIONS), (stage.retry_topic(), 1), (stage.dead_topic(), 1)];
         for (name, partitions) in names {
-            match &stage._cluster {
+            match &stage.cluster {
                 Some(cluster) => cluster.create_topic(&name, partitions, 1).unwrap(),
                 None => {
                     let admin: AdminClient<DefaultClientContext> = config(&brokers).create().unwrap();
@@ -49,17 +63,19 @@ impl KafkaStage {
         stage
     }
 
-    fn at(cluster: Option<MockCluster<'static, DefaultProducerContext>>, brokers: &str, topic: &str) -> Self {
+    fn at(cluster: Option<Mock>, brokers: &str, topic: &str) -> Self {
         let producer = config(brokers).set("message.timeout.ms", "20000").create().unwrap();
         let (brokers, topic) = (brokers.to_owned(), topic.to_owned());
-        Self {
-            _cluster: cluster,
-            brokers,
-            topic,
-            producer,
-            seen: AtomicUsize::new(0),
-            sent: AtomicUsize::new(0),
-        }
+        Self { cluster, brokers, topic, producer, seen: AtomicUsize::new(0), sent: AtomicUsize::new(0) }
+    }
+
+    /// Hangs up on everybody, and takes no calls.
+    pub(crate) fn down(&self) {
+        self.cluster.as_ref().unwrap().broker_down(-1).unwrap();
+    }
+
+    pub(crate) fn up(&self) {
+        self.cluster.as_ref().unwrap().broker_up(-1).unwrap();
     }
 
     pub(crate) fn retry_topic(&self) -> String {
@@ -136,6 +152,16 @@ pub(crate) fn broker(brokers: &str, topic: &str) -> Kafka {
         .dead_letter(format!("{topic}.dead"))
         .set("session.timeout.ms", "6000")
         .set("auto.commit.interval.ms", "200")
+}
+
+/// For consumers that are killed one after the other: a mock cluster forgets them soon, which a real one does not allow.
+/// But it lets the first of a group wait for three seconds, which must not be the end of it.
+pub(crate) fn hurried(brokers: &str, topic: &str) -> Kafka {
+    let broker = broker(brokers, topic);
+    match std::env::var_os(GIVEN) {
+        Some(_) => broker,
+        None => broker.set("session.timeout.ms", "4000").set("heartbeat.interval.ms", "500"),
+    }
 }
 
 fn config(brokers: &str) -> ClientConfig {

@@ -5,6 +5,7 @@
 pub(crate) mod kafka;
 pub(crate) mod nats;
 pub(crate) mod rabbitmq;
+pub(crate) mod victims;
 
 use std::time::Duration;
 
@@ -62,19 +63,27 @@ macro_rules! each {
 
 impl Stage {
     pub(crate) async fn rabbitmq() -> Self {
-        Self::Rabbit(RabbitStage::new(&url_in("ONLYONCE_TEST_AMQP_URL"), &unique("orders")).await)
+        Self::rabbitmq_at(&url_in("ONLYONCE_TEST_AMQP_URL")).await
     }
 
     pub(crate) async fn nats() -> Self {
-        Self::Nats(NatsStage::new(&url_in("ONLYONCE_TEST_NATS_URL"), &unique("orders")).await)
+        Self::nats_at(&url_in("ONLYONCE_TEST_NATS_URL")).await
+    }
+
+    pub(crate) async fn rabbitmq_at(url: &str) -> Self {
+        Self::Rabbit(soon("make queues", RabbitStage::new(url, &unique("orders"))).await)
+    }
+
+    pub(crate) async fn nats_at(url: &str) -> Self {
+        Self::Nats(soon("make streams", NatsStage::new(url, &unique("orders"))).await)
     }
 
     pub(crate) async fn kafka() -> Self {
-        Self::Kafka(KafkaStage::new(&unique("orders")).await)
+        Self::Kafka(soon("make topics", KafkaStage::new(&unique("orders"))).await)
     }
 
     pub(crate) async fn publish(&self, id: Option<&str>, payload: &str) {
-        each!(self, stage => stage.publish(id, payload).await);
+        each!(self, stage => soon("publish", stage.publish(id, payload)).await);
     }
 
     /// The queue, for a consumer.
@@ -93,11 +102,14 @@ impl Stage {
     }
 
     /// With a connection of its own, after the server was restarted.
-    pub(crate) async fn again(&self) -> Self {
+    pub(crate) async fn again(self) -> Self {
         match self {
-            Self::Rabbit(stage) => Self::Rabbit(RabbitStage::of(&stage.url, &stage.queue).await),
-            Self::Nats(stage) => Self::Nats(NatsStage::of(&stage.url, &stage.name).await),
-            Self::Kafka(_) => panic!("the mock cluster has nothing to start again from"),
+            Self::Rabbit(stage) => {
+                Self::Rabbit(soon("connect", RabbitStage::of(&stage.url, &stage.queue)).await)
+            }
+            Self::Nats(stage) => Self::Nats(soon("connect", NatsStage::of(&stage.url, &stage.name)).await),
+            // The mock cluster lives in its stage.
+            Self::Kafka(stage) => Self::Kafka(stage),
         }
     }
 
@@ -121,26 +133,59 @@ impl Stage {
 
     /// What is in the dead letter now; taken out of it.
     pub(crate) async fn dead(&self) -> Vec<Dead> {
-        each!(self, stage => stage.dead().await)
+        each!(self, stage => soon("look at the dead letter", stage.dead()).await)
     }
 
     /// How many messages the broker still has for the group: waiting, delayed, or not acked.
     pub(crate) async fn left(&self) -> u64 {
-        each!(self, stage => stage.left().await)
+        each!(self, stage => soon("count what is left", stage.left()).await)
     }
 
-    /// Waits until nothing is left.
-    pub(crate) async fn empty(&self) {
-        let mut left = u64::MAX;
-        for _ in 0..600 {
-            left = self.left().await;
-            if left == 0 {
+    /// Waits until the consumer has nothing more to do: nothing waits, and the counts stand still.
+    pub(crate) async fn settled(&self, consuming: &Consuming) {
+        let mut before = consuming.stats();
+        for _ in 0..90 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let now = consuming.stats();
+            if now == before && self.left().await == 0 {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            before = now;
         }
-        panic!("after a minute {left} messages are still there");
+        panic!("after a minute and a half {} messages are still there: {before:?}", self.left().await);
     }
+
+    /// Consumes until nothing is left at all, also of what was held by nobody knows whom when it looked as if.
+    pub(crate) async fn drain(&self, consumer: impl Fn() -> Consumer) {
+        for _ in 0..5 {
+            let consuming = consumer().start(connect(&self.url(), &self.name())).await.unwrap();
+            self.settled(&consuming).await;
+            stop(consuming).await;
+            if self.left().await == 0 {
+                return;
+            }
+        }
+        panic!("{} messages are still there", self.left().await);
+    }
+}
+
+/// The queue of a stage that is in another process.
+pub(crate) fn connect(url: &str, name: &str) -> Box<dyn Connect> {
+    match url.split(':').next().unwrap() {
+        "amqp" => Box::new(rabbitmq::broker(url, name)),
+        "nats" => Box::new(nats::broker(url, name)),
+        _ => Box::new(kafka::hurried(url, name)),
+    }
+}
+
+pub(crate) fn names(n: u32) -> impl Iterator<Item = String> {
+    (0..n).map(|n| format!("message-{n}"))
+}
+
+/// A broker that says nothing fails the test, with what it was asked.
+pub(crate) async fn soon<T>(what: &str, step: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(Duration::from_secs(60), step).await;
+    done.unwrap_or_else(|_| panic!("the broker did not {what} within a minute"))
 }
 
 /// What handlers of tests fail with.

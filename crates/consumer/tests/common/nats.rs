@@ -58,17 +58,11 @@ impl NatsStage {
     }
 
     pub(crate) fn broker(&self) -> Nats {
-        Nats::new(&self.url, &self.name)
-            .subject(self.subject())
-            .dead_letter(self.dead_subject())
-            .ack_wait(ACK_WAIT)
+        broker(&self.url, &self.name)
     }
 
     pub(crate) fn broker_at(&self, port: u16) -> Nats {
-        Nats::new(format!("nats://127.0.0.1:{port}"), &self.name)
-            .subject(self.subject())
-            .dead_letter(self.dead_subject())
-            .ack_wait(ACK_WAIT)
+        broker(&format!("nats://127.0.0.1:{port}"), &self.name)
     }
 
     pub(crate) fn address(&self) -> String {
@@ -113,4 +107,11 @@ impl NatsStage {
             Err(_) => stream.cached_info().state.messages,
         }
     }
+}
+
+pub(crate) fn broker(url: &str, name: &str) -> Nats {
+    Nats::new(url, name)
+        .subject(format!("{name}.paid"))
+        .dead_letter(format!("dead.{name}"))
+        .ack_wait(ACK_WAIT)
 }

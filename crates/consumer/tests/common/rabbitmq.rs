@@ -1,7 +1,5 @@
 //! A queue of the RabbitMQ of the tests.
 
-use std::time::Duration;
-
 use lapin::options::{BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
@@ -40,13 +38,12 @@ impl RabbitStage {
     }
 
     pub(crate) fn broker(&self) -> RabbitMq {
-        RabbitMq::new(&self.url, &self.queue).dead_letter(self.dead_queue())
+        broker(&self.url, &self.queue)
     }
 
     pub(crate) fn broker_at(&self, port: u16) -> RabbitMq {
         let (_, vhost) = self.url.rsplit_once('/').unwrap();
-        let url = format!("amqp://guest:guest@127.0.0.1:{port}/{vhost}");
-        RabbitMq::new(url, &self.queue).dead_letter(self.dead_queue())
+        broker(&format!("amqp://guest:guest@127.0.0.1:{port}/{vhost}"), &self.queue)
     }
 
     pub(crate) fn address(&self) -> String {
@@ -106,18 +103,6 @@ impl RabbitStage {
     }
 }
 
-/// Waits until a broker at this URL takes connections.
-pub(crate) async fn is_up(url: &str) {
-    let mut last = None;
-    for _ in 0..200 {
-        // While it starts, a server may take a connection and never say a word on it.
-        let connecting = Connection::connect(url, ConnectionProperties::default());
-        match tokio::time::timeout(Duration::from_secs(5), connecting).await {
-            Ok(Ok(_)) => return,
-            Ok(Err(error)) => last = Some(error.to_string()),
-            Err(_) => last = Some("no word within 5 s".to_owned()),
-        }
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
-    panic!("RabbitMQ is not up: {last:?}");
+pub(crate) fn broker(url: &str, queue: &str) -> RabbitMq {
+    RabbitMq::new(url, queue).dead_letter(format!("{queue}.dead"))
 }
