@@ -29,9 +29,12 @@ macro_rules! on {
 macro_rules! on_every_broker {
     ($($name:ident),* $(,)?) => {
         // Kafka's mock cluster tells its clients its own address, so that no proxy can stand between.
-        on!(rabbitmq: a_lost_connection_in_the_middle_loses_nothing, $($name),*);
-        on!(nats: a_lost_connection_in_the_middle_loses_nothing, $($name),*);
-        on!(kafka: a_rebalance_in_the_middle_loses_nothing, $($name),*);
+        on!(rabbitmq: a_lost_connection_in_the_middle_loses_nothing,
+            a_message_with_no_id_and_no_extractor_goes_to_the_dead_letter_with_the_reason, $($name),*);
+        on!(nats: a_lost_connection_in_the_middle_loses_nothing,
+            a_message_with_no_id_and_no_extractor_is_known_by_its_position, $($name),*);
+        on!(kafka: a_rebalance_in_the_middle_loses_nothing,
+            a_message_with_no_id_and_no_extractor_is_known_by_its_position, $($name),*);
     };
 }
 
@@ -43,6 +46,7 @@ on_every_broker!(
     a_system_error_is_tried_again_with_pauses,
     an_unknown_outcome_is_parked_shown_and_can_be_resolved,
     poison_among_good_messages_goes_to_the_dead_letter_with_its_reason,
+    an_extractor_finds_the_id_and_one_that_is_too_long_goes_to_the_dead_letter,
     long_work_is_delivered_once,
     a_store_that_is_down_for_a_while_loses_nothing,
     a_shutdown_drains_and_gives_the_rest_back,
@@ -221,6 +225,56 @@ async fn poison_among_good_messages_goes_to_the_dead_letter_with_its_reason(stag
     let wanted: Vec<_> = wanted.into_iter().map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
     assert_eq!(dead, wanted);
     assert_one_each(&ledger, names(20));
+    assert_eq!(stage.left().await, 0);
+}
+
+async fn a_message_with_no_id_and_no_extractor_goes_to_the_dead_letter_with_the_reason(stage: Stage) {
+    let (once, ledger) = (engine().await, Ledger::in_memory());
+    let consuming = start(writer(&once, &ledger), &stage).await;
+    stage.publish(None, "anonymous").await;
+    until(&consuming, |stats| stats.dead == 1).await;
+    stop(consuming).await;
+    let dead = stage.dead().await;
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    assert_eq!((dead[0].reason.as_str(), dead[0].payload.as_str()), ("no-id", "anonymous"));
+    assert!(dead[0].detail.contains("set message_id"), "it says what to do: {dead:?}");
+    assert_eq!(ledger.effects().unwrap().len(), 0);
+    assert_eq!(stage.left().await, 0);
+}
+
+/// The same position again is the same message; another with the same words is not.
+async fn a_message_with_no_id_and_no_extractor_is_known_by_its_position(stage: Stage) {
+    let (once, ledger) = (engine().await, Ledger::in_memory());
+    stage.publish(None, "anonymous").await;
+    let deaf = writer(&once, &ledger).start(NeverActs(stage.broker())).await.unwrap();
+    until(&deaf, |stats| stats.unconfirmed >= 1).await;
+    stop(deaf).await;
+    let heard = start(writer(&once, &ledger), &stage).await;
+    until(&heard, |stats| stats.duplicates == 1).await;
+    stage.publish(None, "anonymous").await;
+    until(&heard, |stats| stats.done == 1).await;
+    stop(heard).await;
+    assert_eq!(ledger.count("anonymous").unwrap(), 2);
+    assert_eq!(stage.left().await, 0);
+}
+
+async fn an_extractor_finds_the_id_and_one_that_is_too_long_goes_to_the_dead_letter(stage: Stage) {
+    let (once, ledger) = (engine().await, Ledger::in_memory());
+    let extract = |message: &Message| {
+        let text = std::str::from_utf8(message.payload()).ok()?;
+        Some(if text == "long" { "x".repeat(300) } else { text.to_owned() })
+    };
+    let consuming = start(writer(&once, &ledger).message_id(extract), &stage).await;
+    for payload in ["a", "b", "a", "long"] {
+        stage.publish(None, payload).await;
+    }
+    until(&consuming, |stats| stats.done == 2 && stats.duplicates == 1 && stats.dead == 1).await;
+    stop(consuming).await;
+    assert_one_each(&ledger, ["a", "b"].map(str::to_owned));
+    let dead = stage.dead().await;
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    assert_eq!((dead[0].reason.as_str(), dead[0].payload.as_str()), ("no-id", "long"));
+    assert!(dead[0].detail.contains("300 bytes; the limit is 255"), "{dead:?}");
     assert_eq!(stage.left().await, 0);
 }
 
