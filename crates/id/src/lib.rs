@@ -16,7 +16,7 @@
 //! address is not offered as a worker number, because such hashes collide: with 1,024 numbers and 40 machines it is more likely
 //! than not that two of them agree.
 //!
-//! Features: `redis` for [`RedisGrants`].
+//! Features: `redis` for `RedisGrants`. Grants from a MySQL, PostgreSQL or SQLite are in `onlyonce-sql`, feature `id`.
 
 mod batch;
 mod crockford;

@@ -145,7 +145,7 @@ impl<DB: Database> Builder<DB> {
     }
 }
 
-async fn connect<DB: Dialect>(url: &str, max_connections: u32) -> Result<Pool<DB>, OpenError> {
+pub(crate) async fn connect<DB: Dialect>(url: &str, max_connections: u32) -> Result<Pool<DB>, OpenError> {
     if !DB::PREFIXES.iter().any(|scheme| url.starts_with(scheme)) {
         let schemes = DB::PREFIXES.join(" or ");
         return Err(OpenError::Url(format!("a URL of {} begins with {schemes}", DB::WORD)));

@@ -14,6 +14,7 @@
 //! | [`SqlStore::same_transaction`] | the record commits with the effect, in a [`Tx`] that the handler uses: never "unknown" |
 //! | [`SqlStore`] | records in a table, with leases judged by the clock of the database |
 //! | [`outbox`] | events that are written in the business transaction, and published once it is committed |
+//! | `SqlGrants` (feature `id`) | worker numbers of Snowflake ids, leased by the clock of the database |
 //! | [`guard`] | one statement that tells done, duplicate, conflict, illegal and missing apart |
 
 // What only another database needs is not missed where that one is switched off.
@@ -27,6 +28,8 @@ mod concern;
 mod crash;
 mod dialect;
 mod fault;
+#[cfg(feature = "id")]
+mod grants;
 pub mod guard;
 mod inspect;
 mod link;
@@ -48,6 +51,8 @@ pub use builder::Builder;
 pub use concern::Concern;
 pub use crash::CrashPoint;
 pub use dialect::Database;
+#[cfg(feature = "id")]
+pub use grants::SqlGrants;
 pub use open_error::OpenError;
 #[cfg(feature = "mysql")]
 pub use sqlx::MySql;
@@ -65,6 +70,15 @@ pub type MySqlStore = SqlStore<MySql>;
 /// Records in a PostgreSQL.
 #[cfg(feature = "postgres")]
 pub type PostgresStore = SqlStore<Postgres>;
+/// Worker numbers leased from a MySQL or MariaDB.
+#[cfg(all(feature = "id", feature = "mysql"))]
+pub type MySqlGrants = SqlGrants<MySql>;
+/// Worker numbers leased from a PostgreSQL.
+#[cfg(all(feature = "id", feature = "postgres"))]
+pub type PostgresGrants = SqlGrants<Postgres>;
+/// Worker numbers leased from a file of SQLite.
+#[cfg(all(feature = "id", feature = "sqlite"))]
+pub type SqliteGrants = SqlGrants<Sqlite>;
 /// Records in a file of SQLite.
 #[cfg(feature = "sqlite")]
 pub type SqliteStore = SqlStore<Sqlite>;

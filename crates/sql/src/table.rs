@@ -36,6 +36,12 @@ impl Table {
         Self { schema: None, name: "onlyonce_outbox".to_owned() }
     }
 
+    /// The table of the worker numbers, unless it is told otherwise.
+    #[cfg(feature = "id")]
+    pub(crate) fn workers() -> Self {
+        Self { schema: None, name: "onlyonce_workers".to_owned() }
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

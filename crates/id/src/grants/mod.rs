@@ -31,6 +31,12 @@ impl Holder {
     pub fn random() -> Self {
         Self(rand::random())
     }
+
+    /// As a store of grants keeps it. Never all zeros but by a chance of one in 2^128, so that they may stand for nobody.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
 }
 
 impl fmt::Display for Holder {

@@ -2,6 +2,9 @@
 #![allow(dead_code, reason = "not every file of tests uses all of it")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
+pub(crate) mod laws;
+pub(crate) mod processes;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
