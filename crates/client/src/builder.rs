@@ -8,7 +8,7 @@ use onlyonce_core::{Clock, InputError, SystemClock};
 use onlyonce_id::Prefix;
 
 use crate::allowance::Allowance;
-use crate::middleware::OnlyOnce;
+use crate::call::OnlyOnce;
 
 /// Whether the server is asked what became of a call that is in doubt.
 #[derive(Debug, Clone, PartialEq, Eq)]

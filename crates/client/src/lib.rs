@@ -31,14 +31,17 @@
 //! It works with every server that takes an idempotency key: onlyonce, Stripe, and those like them. A request that has a key
 //! already keeps it.
 //!
-//! Features: `tls` for `https://` by rustls with ring. Without it, `reqwest` does what its own features say.
+//! Features: `tower` for a layer around any client that is a tower service, with the same key, retries and errors; `tls` for `https://` by rustls with ring. Without it, `reqwest` does what its own features say.
 
 mod allowance;
 mod builder;
+mod call;
 mod middleware;
 mod outcome;
 mod pause;
 mod peek;
+#[cfg(feature = "tower")]
+mod service;
 mod unknown;
 mod verdict;
 
@@ -52,7 +55,9 @@ pub fn http() -> reqwest::ClientBuilder {
 }
 
 pub use builder::{Builder, OutcomeQuery};
-pub use middleware::{CallKey, OnlyOnce};
+pub use call::{CallKey, OnlyOnce};
 pub use reqwest;
 pub use reqwest_middleware;
+#[cfg(feature = "tower")]
+pub use service::{AnswerBody, OnlyOnceService};
 pub use unknown::{OutcomeUnknown, ServerSays};

@@ -4,7 +4,7 @@ use http::header::CONTENT_LENGTH;
 use reqwest::{Response, ResponseBuilderExt};
 
 /// The largest answer that is read whole.
-const SMALL: u64 = 1 << 20;
+pub(crate) const SMALL: u64 = 1 << 20;
 
 /// The answer again, and its bytes if it is small. Large ones and streams are passed on as they come.
 pub(crate) async fn whole(response: Response) -> Result<(Response, Option<Vec<u8>>), reqwest::Error> {

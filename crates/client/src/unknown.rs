@@ -22,7 +22,7 @@ pub struct OutcomeUnknown {
     pub(crate) attempts: u32,
     pub(crate) server_says: Option<ServerSays>,
     pub(crate) last_status: Option<StatusCode>,
-    pub(crate) cause: Option<reqwest_middleware::Error>,
+    pub(crate) cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
 /// What the server said about the call when it was asked, if it can be asked.
@@ -49,6 +49,10 @@ impl OutcomeUnknown {
             reqwest_middleware::Error::Middleware(error) => error.downcast_ref(),
             reqwest_middleware::Error::Reqwest(_) => None,
         }
+    }
+
+    pub(crate) fn caused_by(self, cause: Option<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { cause: cause.or(self.cause), ..self }
     }
 
     /// The key to retry with.
@@ -99,6 +103,6 @@ impl fmt::Display for OutcomeUnknown {
 
 impl Error for OutcomeUnknown {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.cause.as_ref().map(|cause| cause as &dyn Error)
+        self.cause.as_deref().map(|cause| cause as &(dyn Error + 'static))
     }
 }

@@ -40,8 +40,8 @@
 //! [`derive(Classify)`](derive@Classify); `embedded` for a durable store on one machine; `redis` (and `redis-tls`) for a store
 //! that many processes share; `id` (and `id-redis`, `id-sql`) for ids that do not collide; `consumer-lapin`,
 //! `consumer-nats` and `consumer-kafka` for message consumers; `mysql`, `postgres` and `sqlite` for your own database: the
-//! same transaction, leases and the guards, in `sql`; `locks` for distributed locks in `lock`; `client` (and `client-tls`) for
-//! the calling side.
+//! same transaction, leases and the guards, in `sql`; `locks` for distributed locks in `lock`; `client` (and `client-tls`,
+//! `client-tower`) for the calling side.
 
 #[cfg(feature = "client")]
 pub use onlyonce_client as client;
