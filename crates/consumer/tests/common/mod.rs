@@ -245,9 +245,13 @@ pub(crate) fn writer(once: &Idempotency, ledger: &Ledger) -> Consumer {
     })
 }
 
+/// What the message says.
+pub(crate) fn text(job: &Job) -> String {
+    String::from_utf8(job.message().payload().to_vec()).unwrap()
+}
+
 pub(crate) fn record(ledger: &Ledger, job: &Job) {
-    let payload = std::str::from_utf8(job.message().payload()).unwrap();
-    ledger.record(payload, &job.permit().fence().to_string()).unwrap();
+    ledger.record(&text(job), &job.permit().fence().to_string()).unwrap();
 }
 
 pub(crate) fn consumer<F>(once: &Idempotency, handler: impl Fn(Job) -> F + Send + Sync + 'static) -> Consumer

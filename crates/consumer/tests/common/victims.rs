@@ -1,7 +1,8 @@
 //! Consumer processes that are killed while messages flow, each published twice.
 //!
 //! Nothing is left to luck: a victim shows that it is at work before it dies, and some die while a handler stands between its
-//! beginning and its effect, or between its effect and its record.
+//! beginning and its effect, or between its effect and its record. The messages that they stand at are published only once:
+//! nothing else could make up for one that is lost.
 
 use std::ops::Range;
 use std::process::Stdio;
@@ -13,11 +14,13 @@ use onlyonce_consumer::Consumer;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::{Stage, connect};
+use super::{Stage, connect, names};
 
 const SCENE: &str = "ONLYONCE_VICTIM";
 const DEATH: &str = "ONLYONCE_VICTIM_DIES";
 const SHOWN: &str = "a victim is at work";
+/// How messages begin that are published only once.
+const ONCE: &str = "once-";
 
 /// Until a victim is at work: its process, its connections, and for Kafka its group, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -69,6 +72,10 @@ impl Death {
         }
     }
 
+    fn is_in_the_middle(self) -> bool {
+        matches!(self, Self::BeforeAnEffect | Self::AfterAnEffect)
+    }
+
     fn moment(self) -> Duration {
         Duration::from_millis(rand::random_range(0..400))
     }
@@ -90,25 +97,25 @@ impl Act {
         Self { death, shown: Arc::default() }
     }
 
-    pub(crate) async fn before_the_effect(&self) {
+    pub(crate) async fn before_the_effect(&self, message: &str) {
         match self.death {
             Some(Death::AtWork) => drop(self.is_shown()),
-            Some(Death::BeforeAnEffect) => self.stands().await,
+            Some(Death::BeforeAnEffect) => self.stands_at(message).await,
             _ => {}
         }
         tokio::time::sleep(HALF).await;
     }
 
-    pub(crate) async fn after_the_effect(&self) {
+    pub(crate) async fn after_the_effect(&self, message: &str) {
         if self.death == Some(Death::AfterAnEffect) {
-            self.stands().await;
+            self.stands_at(message).await;
         }
         tokio::time::sleep(HALF).await;
     }
 
-    /// The first to come here stays; the others go on.
-    async fn stands(&self) {
-        if self.is_shown() {
+    /// The first message of its kind stays here; the others go on.
+    async fn stands_at(&self, message: &str) {
+        if message.starts_with(ONCE) && self.is_shown() {
             std::future::pending::<()>().await;
         }
     }
@@ -138,10 +145,15 @@ impl Plan {
         Self { messages: kills * each, kills }
     }
 
-    /// How many died while a handler stood in the middle.
-    pub(crate) fn in_the_middle(self) -> u32 {
-        let middle = [Death::BeforeAnEffect, Death::AfterAnEffect];
-        (0..self.kills).filter(|kill| middle.contains(&Death::of(*kill))).count() as u32
+    /// Those at which a victim stood when it died, each published once.
+    pub(crate) fn in_the_middle(self) -> impl Iterator<Item = String> {
+        let kills = (0..self.kills).filter(|kill| Death::of(*kill).is_in_the_middle());
+        kills.map(|kill| format!("{ONCE}{kill}"))
+    }
+
+    /// All that are published.
+    pub(crate) fn all(self) -> impl Iterator<Item = String> {
+        names(self.messages).chain(self.in_the_middle())
     }
 
     /// The messages that are new while this victim lives: there is always something to do.
@@ -157,7 +169,13 @@ impl Plan {
             let death = Death::of(kill);
             let victim = start(test, scene, death);
             let share = self.share(kill);
-            tokio::join!(flow(share.clone(), last, &publish), dies(victim, death));
+            let flows = async {
+                if death.is_in_the_middle() {
+                    publish(format!("{ONCE}{kill}")).await;
+                }
+                flow(share.clone(), last, &publish).await;
+            };
+            tokio::join!(flows, dies(victim, death));
             last = share;
         }
         flow(0..0, last, &publish).await;
