@@ -50,9 +50,7 @@ pub(crate) fn during<DB: Dialect>(call: &'static str, when: When, cause: sqlx::E
         (_, Meaning::NoTable | Meaning::ReadOnly | Meaning::TooLarge | Meaning::Constraint) => {
             ErrorKind::Rejected
         }
-        (_, Meaning::Locked | Meaning::GaveWay | Meaning::Duplicate | Meaning::NoClaim) => {
-            ErrorKind::Unavailable
-        }
+        (_, Meaning::Locked | Meaning::GaveWay | Meaning::Duplicate) => ErrorKind::Unavailable,
         (sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_), _) => ErrorKind::Corrupt,
         // What the server says no to, it has not done.
         (sqlx::Error::Database(_), Meaning::Other) => ErrorKind::Unavailable,

@@ -36,7 +36,6 @@ mod link;
 mod migrate;
 mod open_error;
 pub mod outbox;
-mod quiet;
 mod row;
 mod statements;
 mod store;

@@ -40,9 +40,6 @@ pub struct Statements {
     pub(crate) listen: Option<Statement>,
     pub(crate) expired: Statement,
     pub(crate) count: Statement,
-    /// The same with their places open, for what is written out.
-    pub(crate) insert_template: String,
-    pub(crate) settle_template: String,
     /// For listings, whose conditions differ.
     pub(crate) list_template: String,
     pub(crate) delete_template: String,
@@ -51,9 +48,11 @@ pub struct Statements {
 
 /// What one database says differently.
 pub(crate) struct Parts {
-    /// The statement that inserts a new record.
+    /// The statement that inserts a new record. `{hurry}` stands where a claim says for how long it waits.
     pub(crate) insert: &'static str,
-    /// What is said after it where it begins a transaction; see [`Dialect::UNHURRIED`].
+    /// What is said there, where that costs no statement of its own.
+    pub(crate) hurry: &'static str,
+    /// What is said after it, so that the handler waits as it always does; see [`Dialect::UNHURRIED`].
     pub(crate) unhurried: &'static str,
     /// What is said after a change, so that who waits is woken.
     pub(crate) wake: String,
@@ -74,13 +73,14 @@ impl Statements {
             }
         };
         let ready = |sql: &str| placed::<DB>(&template(sql));
+        let insert = parts.insert.replace("{hurry}", "");
         let settle = "UPDATE {table} SET status = $1, answer = $2, settled_at = {now}, expires_at = {now} + $3 \
                       WHERE id = $4 AND owner = $5 AND fence = COALESCE($6, fence) AND status = 0 \
                       AND NOT {expired} {wake}";
         let list = "SELECT {columns} FROM {table} WHERE NOT {expired}";
         Self {
-            insert: ready(parts.insert),
-            claim: ready(&format!("{}{}", parts.insert, parts.unhurried)),
+            insert: ready(&insert),
+            claim: ready(&format!("{}{}", parts.insert.replace("{hurry}", parts.hurry), parts.unhurried)),
             take: ready(
                 "UPDATE {table} SET hash_rules = $1, hash = $2, route = $3, key_hash = $4, scope_hash = $5, fence = $6, \
                  owner = $7, attempts = $8, began_over = $9, status = 0, settled_at = 0, answer = NULL, \
@@ -107,8 +107,6 @@ impl Statements {
                 "SELECT (CASE WHEN status = 0 AND lease_until <= {now} THEN 3 ELSE status END){wide}, COUNT(*) \
                  FROM {table} WHERE NOT {expired} GROUP BY 1",
             ),
-            insert_template: template(parts.insert),
-            settle_template: template(settle),
             list_template: template(list),
             delete_template: template("DELETE FROM {table} WHERE {expired} AND id IN "),
             table: table.to_string(),

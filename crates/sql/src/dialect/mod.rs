@@ -10,7 +10,7 @@ mod sqlite;
 use std::time::Duration;
 
 use sqlx::pool::PoolOptions;
-use sqlx::{Connection, Pool, SqlStr, Transaction};
+use sqlx::{Connection, Pool, SqlStr};
 
 use crate::statements::Statements;
 use crate::table::Table;
@@ -33,8 +33,6 @@ pub enum Meaning {
     NoTable,
     /// This user may not write.
     ReadOnly,
-    /// The claim that was to be settled is not in this transaction any more.
-    NoClaim,
     /// A rule of the user's own tables, checked at commit.
     Constraint,
     /// What is sent is too large for the server.
@@ -123,14 +121,12 @@ pub trait Dialect: sqlx::Database + Sized {
     ) -> impl Future<Output = Result<Option<i64>, sqlx::Error>> + Send;
 
     /// What begins a transaction for a claim.
-    fn begin(flavour: Flavour, times: Times) -> String;
+    fn begin(opening: Opening) -> String;
 
-    /// Settles the claim and commits, with as few round trips as the driver allows.
-    fn settle_and_commit(
-        transaction: Transaction<'static, Self>,
-        statements: &Statements,
-        arguments: Vec<Value>,
-    ) -> impl Future<Output = Result<(), Commit>> + Send;
+    /// The same before an [`insert`](Self::insert), which may see to the times by itself.
+    fn begin_to_insert(opening: Opening) -> String {
+        Self::begin(opening)
+    }
 
     /// What might break the promise, and which product this is.
     fn look(connection: &mut Self::Connection) -> impl Future<Output = Result<Look, sqlx::Error>> + Send;
@@ -152,13 +148,20 @@ pub trait Dialect: sqlx::Database + Sized {
     }
 }
 
+/// How the transaction of a claim begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening {
+    pub flavour: Flavour,
+    pub times: Times,
+}
+
 /// Whether an insert stands alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Inside {
     /// It commits by itself.
     Alone,
     /// It is the first statement of a transaction.
-    Transaction,
+    Transaction(Opening),
 }
 
 /// Which product a server is, where that matters.
@@ -175,67 +178,6 @@ pub struct Look {
     pub(crate) concerns: Vec<crate::Concern>,
     /// Why it can't be used at all.
     pub(crate) unusable: Option<String>,
-}
-
-/// Why a commit did not end well.
-#[derive(Debug)]
-pub enum Commit {
-    /// The claim is not in this transaction any more.
-    NoClaim,
-    /// The server said no: nothing of the transaction is left.
-    Refused(sqlx::Error),
-    /// Nobody heard what became of it.
-    Unheard(sqlx::Error),
-}
-
-impl Commit {
-    /// A failure before the commit was sent.
-    pub(crate) fn before<DB: Dialect>(error: sqlx::Error) -> Self {
-        match DB::meaning(&error) {
-            Meaning::NoClaim => Self::NoClaim,
-            _ => Self::Refused(error),
-        }
-    }
-
-    /// A failure of what may have committed.
-    pub(crate) fn during<DB: Dialect>(error: sqlx::Error) -> Self {
-        match DB::meaning(&error) {
-            Meaning::NoClaim => Self::NoClaim,
-            Meaning::Duplicate
-            | Meaning::Locked
-            | Meaning::GaveWay
-            | Meaning::Constraint
-            | Meaning::ReadOnly
-            | Meaning::NoTable
-            | Meaning::TooLarge => Self::Refused(error),
-            Meaning::Gone | Meaning::Other => Self::Unheard(error),
-        }
-    }
-}
-
-/// Settles by a statement of its own, then commits.
-pub(crate) async fn settle_then_commit<DB: Dialect>(
-    mut transaction: Transaction<'static, DB>,
-    statements: &Statements,
-    arguments: Vec<Value>,
-) -> Result<(), Commit> {
-    let settled = DB::run(&mut transaction, statements.settle.sql.clone(), arguments).await;
-    match settled {
-        Ok(Done { rows: 1, .. }) => transaction.commit().await.map_err(Commit::during::<DB>),
-        Ok(_) => Err(Commit::NoClaim),
-        Err(error) => Err(Commit::before::<DB>(error)),
-    }
-}
-
-/// Above this, an answer is bound to a statement of its own instead of being written out.
-pub(crate) const WRITTEN_OUT: usize = 16 << 10;
-
-pub(crate) fn size(arguments: &[Value]) -> usize {
-    let of = |value: &Value| match value {
-        Value::Bytes(bytes) | Value::MaybeBytes(Some(bytes)) => bytes.len(),
-        _ => 8,
-    };
-    arguments.iter().map(of).sum()
 }
 
 /// The functions that are written alike but compile only for a database by name.

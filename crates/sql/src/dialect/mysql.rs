@@ -4,23 +4,25 @@ use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlQueryResult, MySqlRow};
 use sqlx::pool::PoolOptions;
-use sqlx::{ConnectOptions as _, MySql, SqlSafeStr as _, Transaction};
+use sqlx::{ConnectOptions as _, MySql, SqlSafeStr as _};
 
-use super::{
-    Commit, Dialect, Done, Flavour, Inside, Look, Meaning, Times, WRITTEN_OUT, bind_by_name, by_name,
-    settle_then_commit, size,
-};
+use super::{Dialect, Done, Flavour, Inside, Look, Meaning, Opening, bind_by_name, by_name};
 use crate::Concern;
 use crate::migrate;
-use crate::quiet::quiet;
 use crate::statements::{Parts, Statements, safe};
 use crate::table::Table;
-use crate::value::{Value, fill};
+use crate::value::Value;
 
 bind_by_name!(MySql);
 
 fn done(result: MySqlQueryResult) -> Done {
     Done { rows: result.rows_affected(), last_id: result.last_insert_id() }
+}
+
+const UNHURRIED: &str = "SET SESSION innodb_lock_wait_timeout = DEFAULT";
+
+fn seconds(span: Duration) -> u128 {
+    span.as_millis().div_ceil(1000).clamp(1, 31_536_000)
 }
 
 impl super::Database for MySql {}
@@ -34,7 +36,7 @@ impl Dialect for MySql {
     ];
     const HEX: (&'static str, &'static str) = ("x'", "'");
     const BEGIN: &'static str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION";
-    const AFTERWARDS: Option<&'static str> = Some("SET SESSION innodb_lock_wait_timeout = DEFAULT");
+    const AFTERWARDS: Option<&'static str> = Some(UNHURRIED);
     // In UTC, because an hour of the session's time zone may come twice.
     const NOW: Option<&'static str> = Some("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))");
 
@@ -45,6 +47,7 @@ impl Dialect for MySql {
             insert: "INSERT INTO {table} (id, status, hash_rules, hash, fence, attempts, owner, began_over, lease_until, \
                      created_at, settled_at, expires_at, route, key_hash, scope_hash) \
                      VALUES ($1, 0, $2, $3, LAST_INSERT_ID({now}), 1, $4, 0, {now} + $5, {now}, 0, {now} + $6, $7, $8, $9)",
+            hurry: "",
             unhurried: "",
             wake: String::new(),
             skip_locked: "FOR UPDATE SKIP LOCKED",
@@ -79,7 +82,6 @@ impl Dialect for MySql {
             Some(1213 | 3101) => Meaning::GaveWay,
             Some(1146 | 1049) => Meaning::NoTable,
             Some(1044 | 1142 | 1143 | 1290 | 1792 | 1836) => Meaning::ReadOnly,
-            Some(1242) => Meaning::NoClaim,
             Some(1048 | 1216 | 1217 | 1451 | 1452 | 3819 | 4025) => Meaning::Constraint,
             Some(1153 | 1301) => Meaning::TooLarge,
             Some(1053 | 1077 | 1152 | 1158..=1161 | 1184 | 1317 | 1927 | 4031) => Meaning::Gone,
@@ -95,11 +97,18 @@ impl Dialect for MySql {
     ) -> Result<Option<i64>, sqlx::Error> {
         let inserted = match inside {
             Inside::Alone => Self::run(connection, statements.insert.sql.clone(), arguments).await,
-            Inside::Transaction => {
-                let insert = fill(&statements.insert_template, |sql, n| arguments[n].write(sql, Self::HEX));
-                // The claim may wait for a moment only; the handler's own statements wait as they always do.
-                let sql = format!("{insert}; SET SESSION innodb_lock_wait_timeout = DEFAULT");
-                first(connection, sql).await
+            // The claim may wait for a moment only; the handler's own statements wait as they always do.
+            Inside::Transaction(Opening { flavour: Flavour::MariaDb, times }) => {
+                let (lock, insert) = (seconds(times.lock), statements.insert.sql.as_str());
+                let sql = format!("SET STATEMENT innodb_lock_wait_timeout = {lock} FOR {insert}");
+                Self::run(connection, safe(sql), arguments).await
+            }
+            Inside::Transaction(_) => {
+                let inserted = Self::run(connection, statements.insert.sql.clone(), arguments).await;
+                if inserted.is_ok() {
+                    Self::raw(connection, UNHURRIED.into_sql_str()).await?;
+                }
+                inserted
             }
         };
         match inserted {
@@ -109,37 +118,24 @@ impl Dialect for MySql {
         }
     }
 
-    fn begin(flavour: Flavour, times: Times) -> String {
-        let seconds = |span: Duration| span.as_millis().div_ceil(1000).clamp(1, 31_536_000);
+    fn begin(Opening { flavour, times }: Opening) -> String {
         let idle = match flavour {
             Flavour::MariaDb => "idle_transaction_timeout",
             // It has no time for idle transactions alone.
             Flavour::Usual => "wait_timeout",
         };
-        let lock = seconds(times.lock);
-        format!(
-            "SET SESSION innodb_lock_wait_timeout = {lock}, SESSION {idle} = {}; \
-             SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
-            seconds(times.idle)
-        )
+        let (lock, span) = (seconds(times.lock), seconds(times.idle));
+        format!("SET SESSION innodb_lock_wait_timeout = {lock}, SESSION {idle} = {span}; {}", Self::BEGIN)
     }
 
-    async fn settle_and_commit(
-        mut transaction: Transaction<'static, Self>,
-        statements: &Statements,
-        arguments: Vec<Value>,
-    ) -> Result<(), Commit> {
-        if size(&arguments) > WRITTEN_OUT {
-            return settle_then_commit(transaction, statements, arguments).await;
+    fn begin_to_insert(opening: Opening) -> String {
+        match opening.flavour {
+            Flavour::MariaDb => {
+                let span = seconds(opening.times.idle);
+                format!("SET SESSION idle_transaction_timeout = {span}; {}", Self::BEGIN)
+            }
+            Flavour::Usual => Self::begin(opening),
         }
-        let settle = fill(&statements.settle_template, |sql, n| arguments[n].write(sql, Self::HEX));
-        // One message. If there is no claim to settle, the subquery with two rows ends it before the commit. The new
-        // transaction is empty, and is what the driver still believes to be in: it rolls that back when the connection
-        // returns to its pool, together with the look that it takes then anyway.
-        let sql = format!(
-            "{settle}; SET @onlyonce = IF(ROW_COUNT() = 1, 1, (SELECT 1 UNION ALL SELECT 2)); COMMIT AND CHAIN"
-        );
-        quiet(Self::raw(&mut transaction, safe(sql))).await.map(|_| ()).map_err(Commit::during::<Self>)
     }
 
     async fn look(connection: &mut MySqlConnection) -> Result<Look, sqlx::Error> {
@@ -175,17 +171,4 @@ impl Dialect for MySql {
         sqlx::query("SELECT RELEASE_LOCK('onlyonce_migrate')").execute(&mut *connection).await?;
         migrated
     }
-}
-
-/// What the first of several statements did.
-async fn first(connection: &mut MySqlConnection, sql: String) -> Result<Done, sqlx::Error> {
-    use futures_util::TryStreamExt as _;
-    let mut replies = sqlx::raw_sql(safe(sql)).fetch_many(connection);
-    let mut first = None;
-    while let Some(reply) = replies.try_next().await? {
-        if let sqlx::Either::Left(result) = reply {
-            first.get_or_insert_with(|| done(result));
-        }
-    }
-    first.ok_or(sqlx::Error::RowNotFound)
 }

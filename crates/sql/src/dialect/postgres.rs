@@ -1,27 +1,29 @@
 //! PostgreSQL 14 or newer.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use sqlx::pool::PoolOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgQueryResult, PgRow};
-use sqlx::{ConnectOptions as _, Pool, Postgres, SqlSafeStr as _, Transaction};
+use sqlx::{ConnectOptions as _, Pool, Postgres, SqlSafeStr as _};
 
-use super::{
-    Commit, Dialect, Done, Flavour, Inside, Look, Meaning, Times, WRITTEN_OUT, bind_by_name, by_name,
-    settle_then_commit, size,
-};
+use super::{Dialect, Done, Flavour, Inside, Look, Meaning, Opening, bind_by_name, by_name};
 use crate::Concern;
 use crate::migrate;
-use crate::quiet::quiet;
-use crate::statements::{Parts, Statements, safe};
+use crate::statements::{Parts, Statements};
 use crate::table::Table;
-use crate::value::{Value, fill};
+use crate::value::Value;
 use crate::wakes::{self, Wakes};
 
 bind_by_name!(Postgres);
 
 fn done(result: PgQueryResult) -> Done {
     Done { rows: result.rows_affected(), last_id: 0 }
+}
+
+/// None is for ever here.
+fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX).clamp(1, i32::MAX.into())
 }
 
 impl super::Database for Postgres {}
@@ -48,7 +50,11 @@ impl Dialect for Postgres {
             insert: "INSERT INTO {table} (id, status, hash_rules, hash, fence, attempts, owner, began_over, lease_until, \
                      created_at, settled_at, expires_at, awaited, route, key_hash, scope_hash) \
                      SELECT $1, 0, $2, $3, now, 1, $4, 0, now + $5, now, 0, now + $6, FALSE, $7, $8, $9 \
-                     FROM (SELECT {now} AS now) AS clock ON CONFLICT (id) DO NOTHING RETURNING fence",
+                     FROM (SELECT {now} AS now{hurry}) AS clock ON CONFLICT (id) DO NOTHING RETURNING fence",
+            // A lock is waited for by what was set before it, also within a statement.
+            hurry: ", set_config('onlyonce.lock_timeout', current_setting('lock_timeout'), TRUE), \
+                    set_config('lock_timeout', $10::bigint::text, TRUE), \
+                    set_config('idle_in_transaction_session_timeout', $11::bigint::text, TRUE)",
             unhurried: ", set_config('lock_timeout', current_setting('onlyonce.lock_timeout'), TRUE)",
             // A message costs a lock of the whole server at commit: it is sent only for a record that somebody waits for.
             wake: format!(
@@ -87,7 +93,6 @@ impl Dialect for Postgres {
             Some("40001" | "40P01") => Meaning::GaveWay,
             Some("42P01" | "3F000") => Meaning::NoTable,
             Some("42501" | "25006") => Meaning::ReadOnly,
-            Some("22012") => Meaning::NoClaim,
             // The transaction failed before, and the handler went on.
             Some("25P02") => Meaning::Constraint,
             Some("54000") => Meaning::TooLarge,
@@ -102,41 +107,32 @@ impl Dialect for Postgres {
     async fn insert(
         connection: &mut PgConnection,
         statements: &Statements,
-        arguments: Vec<Value>,
+        mut arguments: Vec<Value>,
         inside: Inside,
     ) -> Result<Option<i64>, sqlx::Error> {
         let insert = match inside {
             Inside::Alone => &statements.insert,
-            Inside::Transaction => &statements.claim,
+            Inside::Transaction(Opening { times, .. }) => {
+                arguments.extend([times.lock, times.idle].map(|span| Value::Int(millis(span))));
+                &statements.claim
+            }
         };
         let rows = Self::rows(connection, insert.sql.clone(), arguments).await?;
         rows.first().map(|row| Self::int(row, 0)).transpose()
     }
 
-    fn begin(_: Flavour, times: Times) -> String {
+    fn begin(Opening { times, .. }: Opening) -> String {
         format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED; \
-             SELECT set_config('onlyonce.lock_timeout', current_setting('lock_timeout'), TRUE); \
+            "{}; SELECT set_config('onlyonce.lock_timeout', current_setting('lock_timeout'), TRUE); \
              SET LOCAL lock_timeout = {}; SET LOCAL idle_in_transaction_session_timeout = {}",
-            times.lock.as_millis().max(1),
-            times.idle.as_millis().max(1)
+            Self::BEGIN,
+            millis(times.lock),
+            millis(times.idle)
         )
     }
 
-    async fn settle_and_commit(
-        mut transaction: Transaction<'static, Self>,
-        statements: &Statements,
-        arguments: Vec<Value>,
-    ) -> Result<(), Commit> {
-        if size(&arguments) > WRITTEN_OUT {
-            return settle_then_commit(transaction, statements, arguments).await;
-        }
-        let settle = fill(&statements.settle_template, |sql, n| arguments[n].write(sql, Self::HEX));
-        // One message. If there is no claim to settle, dividing by the number of rows ends it before the commit. The new
-        // transaction is empty, and is what the driver still believes to be in: it rolls that back when the connection
-        // returns to its pool, together with the look that it takes then anyway.
-        let sql = format!("WITH settled AS ({settle}) SELECT 1 / count(*) FROM settled; COMMIT AND CHAIN");
-        quiet(Self::raw(&mut transaction, safe(sql))).await.map(|_| ()).map_err(Commit::during::<Self>)
+    fn begin_to_insert(_: Opening) -> String {
+        Self::BEGIN.to_owned()
     }
 
     async fn look(connection: &mut PgConnection) -> Result<Look, sqlx::Error> {

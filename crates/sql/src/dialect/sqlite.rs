@@ -8,11 +8,9 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteQueryResult, SqliteRow,
     SqliteSynchronous,
 };
-use sqlx::{ConnectOptions as _, SqlSafeStr as _, Sqlite, Transaction};
+use sqlx::{ConnectOptions as _, SqlSafeStr as _, Sqlite};
 
-use super::{
-    Commit, Dialect, Done, Flavour, Inside, Look, Meaning, Times, bind_by_name, by_name, settle_then_commit,
-};
+use super::{Dialect, Done, Flavour, Inside, Look, Meaning, Opening, bind_by_name, by_name};
 use crate::Concern;
 use crate::migrate;
 use crate::statements::{Parts, Statements};
@@ -48,6 +46,7 @@ impl Dialect for Sqlite {
                      created_at, settled_at, expires_at, route, key_hash, scope_hash) \
                      VALUES ($1, 0, $2, $3, {now}, 1, $4, 0, {now} + $5, {now}, 0, {now} + $6, $7, $8, $9) \
                      ON CONFLICT (id) DO NOTHING RETURNING fence",
+            hurry: "",
             unhurried: "",
             wake: String::new(),
             skip_locked: "",
@@ -103,17 +102,9 @@ impl Dialect for Sqlite {
         rows.first().map(|row| Self::int(row, 0)).transpose()
     }
 
-    fn begin(_: Flavour, _: Times) -> String {
+    fn begin(_: Opening) -> String {
         // A transaction that reads first and writes later could not wait for its turn.
         "BEGIN IMMEDIATE".to_owned()
-    }
-
-    async fn settle_and_commit(
-        transaction: Transaction<'static, Self>,
-        statements: &Statements,
-        arguments: Vec<Value>,
-    ) -> Result<(), Commit> {
-        settle_then_commit(transaction, statements, arguments).await
     }
 
     async fn look(connection: &mut SqliteConnection) -> Result<Look, sqlx::Error> {

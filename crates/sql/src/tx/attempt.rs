@@ -14,9 +14,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::Inner;
 use super::claim::{Ask, Claimed, claim, leave};
+use super::commit::{Commit, settle_and_commit};
 use super::lane::Leader;
 use crate::crash::CrashPoint;
-use crate::dialect::{Commit, Database};
+use crate::dialect::Database;
 use crate::fault::{self, When};
 use crate::row;
 
@@ -170,7 +171,7 @@ impl<DB: Database> Holding<DB> {
             async move {
                 let link = inner.store.link();
                 let arguments = link.timed(&link.statements.settle, row::settle(&id, &attempt, &asked));
-                DB::settle_and_commit(transaction, &link.statements, arguments).await
+                settle_and_commit(transaction, &link.statements, arguments).await
             },
             tracing::Span::current(),
         );

@@ -7,7 +7,7 @@ use onlyonce_core::{Begin, Claim, ErrorKind, Fence, Over, RecordId, Snapshot, St
 use sqlx::Transaction;
 
 use crate::crash::CrashPoint;
-use crate::dialect::{Database, Inside, Meaning, Times};
+use crate::dialect::{Database, Inside, Meaning, Opening, Times};
 use crate::fault::{self, When};
 use crate::link::Link;
 use crate::row;
@@ -40,6 +40,13 @@ pub(super) struct Ask<'a> {
     pub(super) idle: Duration,
 }
 
+impl Ask<'_> {
+    fn opening<DB: Database>(&self, link: &Link<DB>) -> Opening {
+        let times = Times { lock: self.wait.max(SHORTEST_LOCK), idle: self.idle };
+        Opening { flavour: link.flavour, times }
+    }
+}
+
 enum Tried<DB: Database> {
     Done(Claimed<DB>),
     /// The record moved.
@@ -69,10 +76,12 @@ pub(super) async fn claim<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Resul
 }
 
 async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>, StoreError> {
-    let mut transaction = begin(link, ask).await?;
+    let mut transaction = begin(link, DB::begin_to_insert(ask.opening(link))).await?;
     CrashPoint::Begun.pass();
     let arguments = link.timed(&link.statements.insert, row::insert(ask.id, ask.claim));
-    match DB::insert(&mut transaction, &link.statements, arguments, Inside::Transaction).await {
+    match DB::insert(&mut transaction, &link.statements, arguments, Inside::Transaction(ask.opening(link)))
+        .await
+    {
         Ok(Some(fence)) => {
             CrashPoint::Claimed.pass();
             let fence = Fence(fence.unsigned_abs());
@@ -94,7 +103,7 @@ async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>
         Step::Write(next, begun) => (next, begun),
     };
     let Begin::Acquired { fence, attempt, over } = begun else { return Ok(Tried::Again) };
-    let mut transaction = begin(link, ask).await?;
+    let mut transaction = begin(link, DB::begin(ask.opening(link))).await?;
     let arguments = row::take(ask.id, &found.record, &next);
     match DB::run(&mut transaction, link.statements.take.sql.clone(), arguments).await {
         Ok(done) if done.rows == 1 => {
@@ -114,9 +123,8 @@ async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>
 }
 
 /// Begins a transaction. A connection from the pool may have died there: nothing was done yet, so another one is tried.
-async fn begin<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Transaction<'static, DB>, StoreError> {
-    let times = Times { lock: ask.wait.max(SHORTEST_LOCK), idle: ask.idle };
-    let sql = safe(DB::begin(link.flavour, times));
+async fn begin<DB: Database>(link: &Link<DB>, sql: String) -> Result<Transaction<'static, DB>, StoreError> {
+    let sql = safe(sql);
     // Without the pool's own look at the connection: what follows is a better one.
     if let Ok(Some(transaction)) = link.pool.try_begin_with(sql.clone()).await {
         return Ok(transaction);

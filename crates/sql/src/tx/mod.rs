@@ -10,6 +10,7 @@
 mod attempt;
 mod call;
 mod claim;
+mod commit;
 #[cfg(feature = "axum")]
 mod extract;
 mod handle;
