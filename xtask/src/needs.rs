@@ -27,7 +27,7 @@ pub(crate) const TESTS: &[Need] = &[
     Need {
         program: "python3",
         packages: &["python3", "python3-venv"],
-        why: "a Flask service is put behind the gateway",
+        why: "a Flask service is put behind the gateway, and its admin API is tried out by Schemathesis",
     },
     Need {
         program: "npm",

@@ -69,7 +69,7 @@ pub(super) const SOAKS: &[Soak] = &[
     },
     Soak {
         name: "gateway",
-        title: "The gateway is killed at random while clients retry, on the embedded store, Redis and PostgreSQL",
+        title: "The gateway on the embedded store, Redis and PostgreSQL, and the service behind it, are killed at random while clients retry, so many times each",
         package: "onlyonce-server",
         filter: "test(killed_at_random)",
         variable: "ONLYONCE_KILLS",

@@ -17,7 +17,7 @@ use super::audit::Change;
 use super::events::{Event, events};
 use super::metrics::Stats;
 use super::problem::AdminProblem;
-use super::view::{AnswerView, Detail, Listing, Outcome, RecordView, Resolve, StateName};
+use super::view::{AnswerView, Detail, Listing, Outcome, RecordView, Resolve, StateName, whole};
 use crate::config::units;
 
 #[derive(OpenApi)]
@@ -92,7 +92,7 @@ pub(crate) struct Search {
 
 /// A page of records.
 #[utoipa::path(get, path = "/api/records", params(Search), responses(
-    (status = 200, body = Listing), (status = 400, body = AdminProblem), (status = 401, body = AdminProblem), (status = 503, body = AdminProblem)))]
+    (status = 200, body = Listing), (status = 400, body = AdminProblem, content_type = "application/problem+json"), (status = 401, body = AdminProblem, content_type = "application/problem+json"), (status = 503, body = AdminProblem, content_type = "application/problem+json")))]
 async fn list(
     State(admin): State<Arc<Admin>>,
     search: Result<Query<Search>, QueryRejection>,
@@ -167,8 +167,8 @@ fn parse_id(id: Id) -> Result<RecordId, AdminProblem> {
 }
 
 /// A record with what is stored of its answer.
-#[utoipa::path(get, path = "/api/records/{id}", params(("id" = String, Path, description = "64 hexadecimal digits")), responses(
-    (status = 200, body = Detail), (status = 400, body = AdminProblem), (status = 401, body = AdminProblem), (status = 404, body = AdminProblem), (status = 503, body = AdminProblem)))]
+#[utoipa::path(get, path = "/api/records/{id}", params(("id" = String, Path, description = "64 hexadecimal digits", pattern = "^[0-9a-f]{64}$")), responses(
+    (status = 200, body = Detail), (status = 400, body = AdminProblem, content_type = "application/problem+json"), (status = 401, body = AdminProblem, content_type = "application/problem+json"), (status = 404, body = AdminProblem, content_type = "application/problem+json"), (status = 503, body = AdminProblem, content_type = "application/problem+json")))]
 async fn show(State(admin): State<Arc<Admin>>, id: Id) -> Answered<Detail> {
     Ok(Json(Detail::of(&admin.find(&parse_id(id)?).await?)))
 }
@@ -183,9 +183,9 @@ pub(crate) struct Changed {
 }
 
 /// Ends the doubt about an unknown outcome: it happened, with this answer, or it did not.
-#[utoipa::path(post, path = "/api/records/{id}/resolve", params(("id" = String, Path, description = "64 hexadecimal digits")), request_body = Resolve, responses(
-    (status = 200, body = Changed), (status = 400, body = AdminProblem), (status = 401, body = AdminProblem), (status = 404, body = AdminProblem), (status = 409, body = AdminProblem),
-    (status = 413, body = AdminProblem), (status = 415, body = AdminProblem), (status = 422, body = AdminProblem), (status = 503, body = AdminProblem)))]
+#[utoipa::path(post, path = "/api/records/{id}/resolve", params(("id" = String, Path, description = "64 hexadecimal digits", pattern = "^[0-9a-f]{64}$")), request_body = Resolve, responses(
+    (status = 200, body = Changed), (status = 400, body = AdminProblem, content_type = "application/problem+json"), (status = 401, body = AdminProblem, content_type = "application/problem+json"), (status = 404, body = AdminProblem, content_type = "application/problem+json"), (status = 409, body = AdminProblem, content_type = "application/problem+json"),
+    (status = 413, body = AdminProblem, content_type = "application/problem+json"), (status = 415, body = AdminProblem, content_type = "application/problem+json"), (status = 422, body = AdminProblem, content_type = "application/problem+json"), (status = 503, body = AdminProblem, content_type = "application/problem+json")))]
 async fn resolve(
     State(admin): State<Arc<Admin>>,
     id: Id,
@@ -205,18 +205,18 @@ async fn resolve(
 #[into_params(parameter_in = Query)]
 pub(crate) struct Reason {
     /// Why; written to the audit log.
-    #[schema(min_length = 1)]
-    #[param(min_length = 1)]
+    #[schema(min_length = 1, max_length = 2000, pattern = r"\S")]
+    #[param(min_length = 1, max_length = 2000, pattern = r"\S")]
     reason: String,
     /// The fence that was seen; without it the record's present one is taken.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     fence: Option<u64>,
 }
 
 /// It did not happen and can no longer happen: the next retry runs.
-#[utoipa::path(post, path = "/api/records/{id}/release", params(("id" = String, Path, description = "64 hexadecimal digits")), request_body = Reason, responses(
-    (status = 200, body = Changed), (status = 400, body = AdminProblem), (status = 401, body = AdminProblem), (status = 404, body = AdminProblem), (status = 409, body = AdminProblem),
-    (status = 413, body = AdminProblem), (status = 415, body = AdminProblem), (status = 422, body = AdminProblem), (status = 503, body = AdminProblem)))]
+#[utoipa::path(post, path = "/api/records/{id}/release", params(("id" = String, Path, description = "64 hexadecimal digits", pattern = "^[0-9a-f]{64}$")), request_body = Reason, responses(
+    (status = 200, body = Changed), (status = 400, body = AdminProblem, content_type = "application/problem+json"), (status = 401, body = AdminProblem, content_type = "application/problem+json"), (status = 404, body = AdminProblem, content_type = "application/problem+json"), (status = 409, body = AdminProblem, content_type = "application/problem+json"),
+    (status = 413, body = AdminProblem, content_type = "application/problem+json"), (status = 415, body = AdminProblem, content_type = "application/problem+json"), (status = 422, body = AdminProblem, content_type = "application/problem+json"), (status = 503, body = AdminProblem, content_type = "application/problem+json")))]
 async fn release(
     State(admin): State<Arc<Admin>>,
     id: Id,
@@ -230,8 +230,8 @@ async fn release(
 }
 
 /// Forgets a record: the next request with its key runs.
-#[utoipa::path(delete, path = "/api/records/{id}", params(("id" = String, Path, description = "64 hexadecimal digits"), Reason), responses(
-    (status = 200, body = Changed), (status = 400, body = AdminProblem), (status = 401, body = AdminProblem), (status = 404, body = AdminProblem), (status = 409, body = AdminProblem), (status = 503, body = AdminProblem)))]
+#[utoipa::path(delete, path = "/api/records/{id}", params(("id" = String, Path, description = "64 hexadecimal digits", pattern = "^[0-9a-f]{64}$"), Reason), responses(
+    (status = 200, body = Changed), (status = 400, body = AdminProblem, content_type = "application/problem+json"), (status = 401, body = AdminProblem, content_type = "application/problem+json"), (status = 404, body = AdminProblem, content_type = "application/problem+json"), (status = 409, body = AdminProblem, content_type = "application/problem+json"), (status = 503, body = AdminProblem, content_type = "application/problem+json")))]
 async fn forget(
     State(admin): State<Arc<Admin>>,
     id: Id,
@@ -272,9 +272,9 @@ impl Admin {
     where
         F: Future<Output = Result<Settled, onlyonce::StoreError>>,
     {
-        if by.why.trim().is_empty() || by.why.len() > MOST_SAID {
+        if by.why.trim().is_empty() || by.why.chars().count() > MOST_SAID {
             return Err(AdminProblem::invalid(
-                "say why in `reason`, in 1 to 2000 bytes: it is written to the audit log",
+                "say why in `reason`, in 1 to 2000 characters: it is written to the audit log",
             ));
         }
         let seen = by.seen.map_or(found.snapshot.fence, Fence);
@@ -327,14 +327,14 @@ fn who(headers: &HeaderMap) -> Result<String, AdminProblem> {
 }
 
 /// What needs a person: unknown outcomes, the one that began first at the head.
-#[utoipa::path(get, path = "/api/attention", responses((status = 200, body = Listing), (status = 401, body = AdminProblem), (status = 503, body = AdminProblem)))]
+#[utoipa::path(get, path = "/api/attention", responses((status = 200, body = Listing), (status = 401, body = AdminProblem, content_type = "application/problem+json"), (status = 503, body = AdminProblem, content_type = "application/problem+json")))]
 async fn attention(State(admin): State<Arc<Admin>>) -> Answered<Listing> {
     let lapsed = admin.store.lapsed(100).await.map_err(|error| AdminProblem::store(&error))?;
     Ok(Json(Listing { records: lapsed.iter().map(RecordView::of).collect(), next: None }))
 }
 
 /// Figures of this process, and how many records there are.
-#[utoipa::path(get, path = "/api/stats", responses((status = 200, body = Stats), (status = 401, body = AdminProblem), (status = 503, body = AdminProblem)))]
+#[utoipa::path(get, path = "/api/stats", responses((status = 200, body = Stats), (status = 401, body = AdminProblem, content_type = "application/problem+json"), (status = 503, body = AdminProblem, content_type = "application/problem+json")))]
 async fn stats(State(admin): State<Arc<Admin>>) -> Answered<Stats> {
     let counts = tokio::time::timeout(Duration::from_secs(30), admin.store.count()).await;
     let counts =
@@ -346,12 +346,12 @@ async fn stats(State(admin): State<Arc<Admin>>) -> Answered<Stats> {
 }
 
 /// Server-sent events: `stats` every second, `change` when a person changed a record, `reloaded`.
-#[utoipa::path(get, path = "/api/events", responses((status = 200, content_type = "text/event-stream", body = String), (status = 401, body = AdminProblem)))]
+#[utoipa::path(get, path = "/api/events", responses((status = 200, content_type = "text/event-stream"), (status = 401, body = AdminProblem, content_type = "application/problem+json")))]
 #[allow(dead_code, reason = "it documents `events`, whose type the macro does not understand")]
 async fn told_events() {}
 
 /// The effective configuration, as TOML with the source of each value, without secrets.
-#[utoipa::path(get, path = "/api/config", responses((status = 200, body = Effective), (status = 401, body = AdminProblem)))]
+#[utoipa::path(get, path = "/api/config", responses((status = 200, body = Effective), (status = 401, body = AdminProblem, content_type = "application/problem+json")))]
 async fn config(State(admin): State<Arc<Admin>>) -> Json<Effective> {
     Json(Effective { toml: admin.now.read().config.clone() })
 }
@@ -364,7 +364,7 @@ pub(crate) struct Effective {
 }
 
 /// This description.
-#[utoipa::path(get, path = "/api/openapi.json", responses((status = 200, content_type = "application/json", body = Object), (status = 401, body = AdminProblem)))]
+#[utoipa::path(get, path = "/api/openapi.json", responses((status = 200, content_type = "application/json", body = Object), (status = 401, body = AdminProblem, content_type = "application/problem+json")))]
 async fn openapi() -> Json<utoipa::openapi::OpenApi> {
     Json(Document::openapi())
 }

@@ -200,10 +200,10 @@ pub(crate) enum Outcome {
 pub(crate) struct Resolve {
     pub(crate) outcome: Outcome,
     /// Why; written to the audit log.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, max_length = 2000, pattern = r"\S")]
     pub(crate) reason: String,
     /// The fence that was seen; without it the record's present one is taken.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     pub(crate) fence: Option<u64>,
     /// The status that retries get (200), with `completed`.
     #[serde(default)]
@@ -215,6 +215,30 @@ pub(crate) struct Resolve {
     /// The body that retries get, with `completed`.
     #[serde(default)]
     pub(crate) body: String,
+}
+
+/// A whole number; `7.0` is one too, as JSON sees it, and so is the text of one in a query.
+pub(crate) fn whole<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Whole(u64),
+        Point(f64),
+        Text(String),
+    }
+    let wrong = || serde::de::Error::custom("it must be a whole number from 0");
+    match Option::deserialize(from)? {
+        None => Ok(None),
+        Some(Written::Whole(number)) => Ok(Some(number)),
+        // Above 2^53 a number with a point is not exact any more.
+        Some(Written::Point(number))
+            if number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number) =>
+        {
+            Ok(Some(number as u64))
+        }
+        Some(Written::Point(_)) => Err(wrong()),
+        Some(Written::Text(text)) => text.parse().map(Some).map_err(|_| wrong()),
+    }
 }
 
 impl Resolve {

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::client::{Request, raw};
+use crate::frameworks::{install, workshop};
 use crate::program::{Gateway, Setup, onlyonce};
 use crate::stores::{key, on_every_store};
 use crate::upstream::Upstream;
@@ -217,6 +218,35 @@ fn strange_requests_to_the_admin_api_are_refused_and_never_a_5xx() {
         let answer = gateway.admin(method, &path, body);
         assert!((400..500).contains(&answer.status), "{method} {path}: {answer:?}");
     }
+}
+
+/// Requests of every kind, made from the description itself. Two things are left out: that whatever fits the description is accepted
+/// (an answer for what did not happen fits it, and is refused), and the endless stream of events.
+#[test]
+fn the_admin_api_is_as_its_description_says_and_never_answers_5xx() {
+    let folder = workshop("schemathesis");
+    install(&folder, "schemathesis", "schemathesis==4.32.5");
+    let upstream = Upstream::start();
+    let gateway = Setup::new("embedded:./data", &upstream).start();
+    for _ in 0..5 {
+        unknown(&gateway, "described");
+    }
+    let document = gateway.home.join("openapi.json");
+    std::fs::write(&document, gateway.admin("GET", "/api/openapi.json", "").body).unwrap();
+    let done = std::process::Command::new(folder.join("venv/bin/schemathesis"))
+        .arg("run")
+        .arg(&document)
+        .args(["--url", &format!("http://{}", gateway.admin.unwrap())])
+        .args(["-H", &format!("Authorization: Bearer {}", gateway.token())])
+        .args(["--exclude-checks", "positive_data_acceptance", "--exclude-path", "/api/events"])
+        .args(["--max-examples", "12", "--seed", "7", "--request-timeout", "60", "--no-color"])
+        .current_dir(&gateway.home)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{said}{}", String::from_utf8_lossy(&done.stderr));
+    assert!(said.contains("Tested: 9"), "{said}");
+    assert_eq!(Request::new("GET", "/healthz").send(gateway.admin.unwrap()).status, 200);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Servers that are taken away, and gateways that are killed, paused, drained and reloaded.
 
+use std::io::Write;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +21,7 @@ use crate::upstream::Upstream;
 pub(crate) struct Redis {
     process: Child,
     port: u16,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Redis {
@@ -27,23 +29,36 @@ impl Redis {
         let folder = TempDir::new().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let process = Command::new("redis-server")
-            .args([
-                "--port",
-                &port.to_string(),
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--dir",
-            ])
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            // Every write is in the file as it was sent.
+            .args(["--appendonly", "yes", "--aof-use-rdb-preamble", "no", "--dir"])
             .arg(folder.path())
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server is needed; `cargo xtask test` installs it");
         eventually(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Self { process, port, _folder: folder }
+        Self { process, port, folder }
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Where it keeps what it has.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs commands as they are typed.
+    pub(crate) fn told(&self, commands: &str) -> String {
+        let mut cli = Command::new("redis-cli")
+            .args(["-p", &self.port.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("redis-cli is needed; `cargo xtask test` installs it");
+        cli.stdin.take().unwrap().write_all(commands.as_bytes()).unwrap();
+        String::from_utf8_lossy(&cli.wait_with_output().unwrap().stdout).into_owned()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -62,97 +77,18 @@ impl Drop for Redis {
     }
 }
 
-/// How much a test does: little in `test`, much in `soak`.
-fn kills(usual: usize) -> usize {
-    std::env::var("ONLYONCE_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
-}
+/// What may be different the next time.
+const PASSING: [&str; 4] = ["in-progress", "draining", "store-unavailable", "upstream-unreachable"];
 
 /// Retries until there is an answer that is not about now.
-fn insist(address: std::net::SocketAddr, request: &Request) -> Option<Answer> {
+pub(crate) fn insist(address: std::net::SocketAddr, request: &Request) -> Option<Answer> {
     for _ in 0..400 {
         match request.try_send(address) {
-            Ok(answer)
-                if !matches!(answer.problem().as_str(), "in-progress" | "draining" | "store-unavailable") =>
-            {
-                return Some(answer);
-            }
+            Ok(answer) if !PASSING.contains(&answer.problem().as_str()) => return Some(answer),
             _ => thread::sleep(Duration::from_millis(10)),
         }
     }
     None
-}
-
-/// Kills gateways at random while clients retry; afterwards every key has at most one effect, and every answer that was sent
-/// without `Idempotency-Stored: false` is still the answer.
-fn killed_at_random(store: &str, count: usize) {
-    let upstream = Upstream::start();
-    let home = TempDir::new().unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let setup = || {
-        let setup = Setup::new(store, &upstream).with(&["--listen", &free]).home(home.path());
-        setup.with(&["--lease", "1s"]).with(&["--max-run", "10s"]).start()
-    };
-    let mut gateway = setup();
-    let (done, address) = (Arc::new(AtomicBool::new(false)), gateway.address);
-    let answered_so_far = Arc::new(AtomicUsize::new(0));
-    let clients: Vec<_> = (0..6)
-        .map(|_| {
-            let (done, answered) = (Arc::clone(&done), Arc::clone(&answered_so_far));
-            thread::spawn(move || {
-                let mut promised = Vec::new();
-                while !done.load(Ordering::SeqCst) {
-                    let key = key("kill");
-                    let request = post("/slow/5", &key, "x");
-                    if let Some(answer) = insist(address, &request) {
-                        let stored = answer.header("idempotency-stored") != Some("false");
-                        answered.fetch_add(usize::from(answer.status == 201), Ordering::SeqCst);
-                        promised.push((key, Some(answer).filter(|answer| stored && answer.status == 201)));
-                    }
-                }
-                promised
-            })
-        })
-        .collect();
-    for round in 0..count {
-        // On a slow machine too, every life of a gateway does something before it ends at a random moment.
-        let before = answered_so_far.load(Ordering::SeqCst);
-        eventually(|| answered_so_far.load(Ordering::SeqCst) > before + 10);
-        thread::sleep(Duration::from_millis((round as u64 * 37) % 40));
-        gateway.kill();
-        gateway = setup();
-    }
-    thread::sleep(Duration::from_millis(300));
-    done.store(true, Ordering::SeqCst);
-    let promised: Vec<_> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
-    let answered = promised.iter().filter(|(_, answer)| answer.is_some()).count();
-    assert!(
-        answered * 2 > promised.len() && answered >= count / 2,
-        "{answered} of {} were answered",
-        promised.len()
-    );
-    for (key, answer) in &promised {
-        assert!(upstream.effects_of(key) <= 1, "{key} had {} effects", upstream.effects_of(key));
-        if let Some(answer) = answer {
-            let again = insist(gateway.address, &post("/slow/5", key, "x")).expect("an answer");
-            assert!(again.is_replayed() && again.body == answer.body, "{key}: {again:?}");
-        }
-    }
-    println!("{count} kills, {} keys, {answered} answered", promised.len());
-}
-
-#[test]
-fn killed_at_random_on_the_embedded_store() {
-    killed_at_random("embedded:./data", kills(12));
-}
-
-#[test]
-fn killed_at_random_on_redis() {
-    killed_at_random(&url_in("ONLYONCE_TEST_REDIS_URL"), kills(12));
-}
-
-#[test]
-fn killed_at_random_on_postgres() {
-    killed_at_random(&url_in("ONLYONCE_TEST_POSTGRES_URL"), kills(8));
 }
 
 #[test]

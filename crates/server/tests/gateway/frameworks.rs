@@ -39,10 +39,22 @@ fn free_port() -> u16 {
 }
 
 /// Where packages are installed once: beside the build, so that a clean build has clean packages.
-fn workshop(name: &str) -> PathBuf {
+pub(crate) fn workshop(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).unwrap();
     folder
+}
+
+/// Installs a Python package into a place of its own, unless it is there.
+pub(crate) fn install(folder: &Path, module: &str, package: &str) {
+    let python = folder.join("venv/bin/python");
+    let is_there = Command::new(&python).args(["-c", &format!("import {module}")]).output();
+    if is_there.is_ok_and(|done| done.status.success()) {
+        return;
+    }
+    run(Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv")));
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", package];
+    run(Command::new(&python).args(pip));
 }
 
 fn run(command: &mut Command) {
@@ -83,18 +95,7 @@ fn is_made_idempotent(service: &Service) {
 fn a_flask_service_is_made_idempotent_without_a_change() {
     let folder = workshop("flask");
     let python = folder.join("venv/bin/python");
-    if Command::new(&python).args(["-c", "import flask"]).output().map_or(true, |done| !done.status.success())
-    {
-        run(Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv")));
-        run(Command::new(&python).args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "flask",
-        ]));
-    }
+    install(&folder, "flask", "flask");
     std::fs::write(folder.join("service.py"), include_str!("frameworks/service.py")).unwrap();
     let port = free_port();
     let mut command = Command::new(&python);

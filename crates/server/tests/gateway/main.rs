@@ -6,9 +6,13 @@
 mod admin;
 mod bad_input;
 mod client;
+mod damage;
 mod faults;
 mod frameworks;
+mod http2;
 mod jwt;
+mod kills;
+mod partitions;
 mod program;
 mod rows;
 mod security;

@@ -18,6 +18,7 @@ pub(crate) struct Setup {
     arguments: Vec<String>,
     config: String,
     home: Option<PathBuf>,
+    variables: Vec<(&'static str, String)>,
 }
 
 /// A gateway that is running; killed when the test is over.
@@ -42,7 +43,7 @@ impl Setup {
     pub(crate) fn bare() -> Self {
         let arguments =
             ["gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"].map(String::from).to_vec();
-        Self { arguments, config: String::new(), home: None }
+        Self { arguments, config: String::new(), home: None, variables: Vec::new() }
     }
 
     /// More words on the command line; a flag that was there before is replaced.
@@ -66,11 +67,18 @@ impl Setup {
         self
     }
 
+    /// A variable of its environment.
+    pub(crate) fn variable(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.variables.push((name, value.into()));
+        self
+    }
+
     fn prepare(&self) -> (Command, PathBuf, Option<TempDir>) {
         let folder = self.home.is_none().then(|| TempDir::new().unwrap());
         let home = self.home.clone().unwrap_or_else(|| folder.as_ref().unwrap().path().to_owned());
         let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
         command.args(&self.arguments).current_dir(&home).env("RUST_LOG", "info");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         if !self.config.is_empty() {
             fs::write(home.join("gateway.toml"), &self.config).unwrap();
             command.args(["--config", "gateway.toml"]);
