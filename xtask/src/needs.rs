@@ -30,6 +30,12 @@ pub(crate) const TESTS: &[Need] = &[
         why: "a Flask service is put behind the gateway, and its admin API is tried out by Schemathesis",
     },
     Need {
+        program: "systemd-analyze",
+        packages: &["systemd"],
+        why: "the unit of the gateway is verified with it",
+    },
+    Need { program: "script", packages: &["bsdutils"], why: "progress is shown to terminals only" },
+    Need {
         program: "npm",
         packages: &["nodejs", "npm"],
         why: "an Express service is put behind the gateway",

@@ -270,6 +270,45 @@ fn records_can_be_repaired_straight_on_a_store() {
 }
 
 #[test]
+fn long_work_shows_how_far_it_is_on_a_terminal_and_only_there() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).start();
+    let fill = || (0..60).for_each(|_| drop(gateway.post("/pay", &key("many"), "x")));
+    let (admin, token) = (format!("http://{}", gateway.admin.unwrap()), gateway.token_file());
+    let purge = |more: &str| {
+        fill();
+        let binary = env!("CARGO_BIN_EXE_onlyonce");
+        let token = token.display();
+        let command = format!(
+            "{binary} records --admin {admin} --token-file {token} purge --state completed --reason over --yes{more}"
+        );
+        // `script` gives it a terminal.
+        let done = std::process::Command::new("script")
+            .args(["-q", "-e", "-c", &command, "/dev/null"])
+            .env("TERM", "xterm")
+            .current_dir(&gateway.home)
+            .output()
+            .expect("script is needed; `cargo xtask test` installs it");
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(done.status.success(), "{said}");
+        said
+    };
+    let said = purge("");
+    assert!(said.contains("/60 records") && said.contains("forget: 60 records"), "{said}");
+    // The answer for programs is by itself where it is piped to one.
+    let said = purge(" --json 2>/dev/null");
+    assert_eq!(said.trim(), "{\"action\":\"forget\",\"done\":60,\"failed\":[]}");
+    fill();
+    let (code, said) = gateway.records(&["purge", "--state", "completed", "--reason", "over", "--yes"]);
+    assert_eq!((code, said.as_str()), (0, "forget: 60 records\n"));
+    fill();
+    // Nobody is at the keyboard: nothing happens without a word of assent.
+    let (code, said) = gateway.records(&["purge", "--state", "completed", "--reason", "over"]);
+    assert!(code == 2 && said.contains("60 records") && said.contains("--yes"), "{said}");
+    assert_eq!(gateway.admin("GET", "/api/stats", "").json()["records"]["completed"], 60);
+}
+
+#[test]
 fn wrong_words_for_records_are_usage_errors() {
     let home = tempfile::tempdir().unwrap();
     for (words, hint) in [

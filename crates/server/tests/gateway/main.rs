@@ -12,6 +12,7 @@ mod frameworks;
 mod http2;
 mod jwt;
 mod kills;
+mod packaging;
 mod partitions;
 mod program;
 mod rows;
