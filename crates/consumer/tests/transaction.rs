@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,11 +87,11 @@ impl World {
     }
 
     async fn assert_one_each(&self, names: impl Iterator<Item = String>) {
-        let mut wanted: Vec<(String, i64)> = names.map(|name| (name, 1)).collect();
-        wanted.sort();
-        let mut effects = self.effects().await;
-        effects.sort();
-        assert_eq!(effects, wanted);
+        let effects: BTreeMap<String, i64> = self.effects().await.into_iter().collect();
+        let wanted: BTreeMap<String, i64> = names.map(|name| (name, 1)).collect();
+        let twice: Vec<_> = effects.iter().filter(|(name, n)| wanted.get(*name) != Some(*n)).collect();
+        let lost: Vec<_> = wanted.keys().filter(|name| !effects.contains_key(*name)).collect();
+        assert!(twice.is_empty() && lost.is_empty(), "more than one effect: {twice:?}; lost: {lost:?}");
     }
 }
 
