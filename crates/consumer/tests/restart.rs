@@ -19,6 +19,7 @@ use onlyonce_testkit::Ledger;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 /// A server of this test alone: killed when it is dropped, and its last words are shown if the test has failed.
 struct Own {
@@ -38,7 +39,8 @@ impl Own {
 
     /// Waits until it answers these first words with a word of its own.
     async fn answers(mut self, port: u16, words: &[u8]) -> Self {
-        for _ in 0..900 {
+        let patience = Instant::now() + Duration::from_secs(120);
+        while Instant::now() < patience {
             let greeted = tokio::time::timeout(Duration::from_secs(5), greeted(port, words)).await;
             if matches!(greeted, Ok(Ok(()))) {
                 return self;
@@ -48,7 +50,7 @@ impl Own {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("the server does not answer");
+        panic!("the server does not answer within two minutes");
     }
 }
 
