@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use common::{
     KafkaStage, Stage, assert_one_each, consumer, engine, names, record, start, stop, unique, until,
+    until_effects,
 };
 use onlyonce_consumer::Job;
 use onlyonce_testkit::Ledger;
@@ -174,18 +175,13 @@ async fn survives<S>(stage: Stage, restart: impl AsyncFnOnce(&Stage) -> S) {
     }
     let consuming = start(consumer(&once, handler).concurrency(4), &stage).await;
     until(&consuming, |stats| stats.done == 10).await;
-    for _ in 0..600 {
-        if ledger.effects().unwrap().len() > 10 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    until_effects(&ledger, 11).await;
     let _server = restart(&stage).await;
     let under_way = 11..=14;
     assert!(under_way.contains(&ledger.effects().unwrap().len()), "it died with handlers under way");
     gate.add_permits(1_000);
     let stage = stage.again().await;
-    until(&consuming, |stats| stats.done + stats.duplicates >= 50).await;
+    until_effects(&ledger, 60).await;
     stage.settled(&consuming).await;
     stop(consuming).await;
     assert_one_each(&ledger, names(60));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use common::{
     Stage, Trouble, assert_one_each, consumer, engine, engine_at, names, quick, record, start, stop, unique,
-    until, url_in, writer,
+    until, until_effects, url_in, writer,
 };
 use onlyonce_consumer::adapter::{BrokerError, Connect, Connected, Delivery, Note, Plan, Source};
 use onlyonce_consumer::{Action, Batch, Broker, Consumer, Consuming, Job, Message, Retries, StartError};
@@ -31,8 +31,10 @@ macro_rules! on_every_broker {
     ($($name:ident),* $(,)?) => {
         // Kafka's mock cluster tells its clients its own address, so that no proxy can stand between.
         on!(rabbitmq: a_lost_connection_in_the_middle_loses_nothing,
+            a_broker_that_falls_silent_does_not_hold_up_the_end,
             a_message_with_no_id_and_no_extractor_goes_to_the_dead_letter_with_the_reason, $($name),*);
         on!(nats: a_lost_connection_in_the_middle_loses_nothing,
+            a_broker_that_falls_silent_does_not_hold_up_the_end,
             a_message_with_no_id_and_no_extractor_is_known_by_its_position, $($name),*);
         on!(kafka: a_rebalance_in_the_middle_loses_nothing,
             a_message_with_no_id_and_no_extractor_is_known_by_its_position, $($name),*);
@@ -355,6 +357,37 @@ async fn a_lost_connection_in_the_middle_loses_nothing(stage: Stage) {
     stage.settled(&consuming).await;
     stop(consuming).await;
     assert_one_each(&ledger, names(60));
+    assert_eq!(stage.left().await, 0);
+}
+
+async fn a_broker_that_falls_silent_does_not_hold_up_the_end(stage: Stage) {
+    let (once, ledger, gate) = (engine().await, Ledger::in_memory(), Arc::new(Semaphore::new(2)));
+    let (proxy, seen, turn) = (stage.proxy().await, ledger.clone(), Arc::clone(&gate));
+    let handler = move |job: Job| {
+        let (ledger, turn) = (seen.clone(), Arc::clone(&turn));
+        async move {
+            turn.acquire().await.unwrap().forget();
+            record(&ledger, &job);
+            Ok(())
+        }
+    };
+    for name in names(8) {
+        stage.publish(Some(&name), &name).await;
+    }
+    let consuming = consumer(&once, handler).concurrency(4).start(stage.broker_by(&proxy)).await.unwrap();
+    until(&consuming, |stats| stats.done == 2).await;
+    proxy.black_hole();
+    gate.add_permits(1_000);
+    // Its acks go nowhere, and nobody says so.
+    let ended = consuming.shutdown(Duration::from_secs(5));
+    let ended = tokio::time::timeout(Duration::from_secs(90), ended).await;
+    assert!(ended.is_ok(), "the end waited for a broker that says nothing");
+    proxy.heal().await;
+    let second = start(writer(&once, &ledger), &stage).await;
+    until_effects(&ledger, 8).await;
+    stage.settled(&second).await;
+    stop(second).await;
+    assert_one_each(&ledger, names(8));
     assert_eq!(stage.left().await, 0);
 }
 

@@ -282,6 +282,17 @@ pub(crate) async fn until(consuming: &Consuming, wanted: impl Fn(Stats) -> bool)
     panic!("after a minute still {:?}", consuming.stats());
 }
 
+/// Waits until there are so many effects.
+pub(crate) async fn until_effects(ledger: &Ledger, n: usize) {
+    for _ in 0..600 {
+        if ledger.effects().unwrap().len() >= n {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("after a minute there are {} effects, not {n}", ledger.effects().unwrap().len());
+}
+
 pub(crate) fn assert_one_each(ledger: &Ledger, messages: impl IntoIterator<Item = String>) {
     for message in messages {
         assert_eq!(ledger.count(&message).unwrap(), 1, "effects of {message}");
