@@ -10,7 +10,7 @@ use onlyonce_core::RecordId;
 
 use crate::fault::Fault;
 use crate::keys::SHARDS;
-use crate::script;
+use crate::record_script as script;
 use crate::store::RedisStore;
 
 /// How many shards are asked at a time.

@@ -49,6 +49,7 @@ mod link;
 #[cfg(feature = "locks")]
 pub mod lock;
 mod open_error;
+mod record_script;
 mod replicas;
 mod reply;
 mod scan;

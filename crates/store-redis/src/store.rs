@@ -18,9 +18,9 @@ use crate::index::Swept;
 use crate::keys::Keys;
 use crate::link::Link;
 use crate::open_error::OpenError;
+use crate::record_script::{self as script, RecordScript};
 use crate::replicas::Replicas;
 use crate::reply;
-use crate::script::{self, Script};
 use crate::stored;
 use crate::wakes::Wakes;
 
@@ -81,7 +81,7 @@ impl RedisStore {
 
     async fn run(
         &self,
-        script: &Script,
+        script: &RecordScript,
         call: &'static str,
         id: &RecordId,
         arguments: &[&[u8]],
@@ -92,7 +92,7 @@ impl RedisStore {
     /// As [`run`](Self::run), and says how many replicas have it, if that matters.
     async fn run_replicated(
         &self,
-        script: &Script,
+        script: &RecordScript,
         call: &'static str,
         id: &RecordId,
         arguments: &[&[u8]],
@@ -108,7 +108,7 @@ impl RedisStore {
 
     async fn settled(
         &self,
-        script: &Script,
+        script: &RecordScript,
         call: &'static str,
         id: &RecordId,
         arguments: &[&[u8]],

@@ -9,10 +9,11 @@ use redis::Value;
 use tokio::sync::Notify;
 
 use super::names::{Names, Shard, value};
-use super::script::{self, Script};
+use super::script;
 use super::single::{millis, released, ttl};
 use crate::fault::Damaged;
 use crate::link::{Finder, Link, Single};
+use crate::script::Script;
 use crate::wakes::Wakes;
 
 /// A server of its own, with a connection and a time-out of its own.

@@ -13,11 +13,12 @@ use redis::cluster_async::ClusterConnection;
 
 use super::counter::OnceCounter;
 use super::names::{Names, Shard, value};
-use super::script::{self, Script};
+use super::script;
 use crate::builder::Builder;
 use crate::fault::{Damaged, Fault};
 use crate::link::Link;
 use crate::open_error::OpenError;
+use crate::script::Script;
 use crate::store::RedisStore;
 use crate::wakes::Wakes;
 
