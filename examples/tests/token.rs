@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a test that includes a program")]
 
+mod stores;
 #[path = "../src/bin/token.rs"]
 #[allow(dead_code, reason = "the test drives the app without its main")]
 mod token;
@@ -12,13 +13,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use http_body_util::BodyExt;
-use onlyonce::embedded::EmbeddedStore;
-use onlyonce::redis::RedisStore;
 use onlyonce::token::{TokenKeys, Tokens};
-use onlyonce::{Classify, Idempotency, MemoryStore, Mode, Refusal, Store};
+use onlyonce::{Classify, Idempotency, Mode, Refusal, Store};
 use tower::ServiceExt;
 
 const RACERS: usize = 1000;
+/// As many engines share a store, as in as many processes: none knows of a race but by the store.
+const ENGINES: usize = 4;
+
+stores::on_each_store!(of_five_posts_the_first_runs, of_a_thousand_racers_one_wins,);
 
 type Make = fn(Idempotency) -> Tokens;
 
@@ -29,20 +32,14 @@ fn kinds() -> [(&'static str, Make); 3] {
     [("signed", signed), ("stored", stored), ("delete first", Tokens::delete_first)]
 }
 
-async fn redis() -> Arc<dyn Store> {
-    let url = std::env::var("ONLYONCE_TEST_REDIS_URL").expect(
-        "ONLYONCE_TEST_REDIS_URL is not set: run `cargo xtask test`, or `cargo xtask services` and set what it prints",
-    );
-    let nanos = Tokens::stored(Idempotency::new(MemoryStore::new())).issue_for("a", "b").await.unwrap();
-    Arc::new(
-        RedisStore::builder(url).prefix(format!("tokens:{}:", &nanos.as_str()[..16])).open().await.unwrap(),
-    )
+fn engine(store: &Arc<dyn Store>) -> Idempotency {
+    Idempotency::builder_shared(Arc::clone(store)).build().unwrap()
 }
 
 /// The classic test: five posts with one token.
-async fn five_posts(store: Arc<dyn Store>) {
+async fn of_five_posts_the_first_runs(store: Arc<dyn Store>) {
     for (kind, make) in kinds() {
-        let app = token::app(make(Idempotency::builder_shared(Arc::clone(&store)).build().unwrap()));
+        let app = token::app(make(engine(&store)));
         let send = async |request: Request<Body>| {
             let response = app.clone().oneshot(request).await.unwrap();
             let status = response.status();
@@ -73,22 +70,30 @@ impl From<Refusal> for Lost {
     }
 }
 
-/// A thousand callers with one token.
-async fn race(store: Arc<dyn Store>) {
+/// A thousand callers with one token, at once.
+async fn of_a_thousand_racers_one_wins(store: Arc<dyn Store>) {
     for (kind, make) in kinds() {
-        let tokens = make(Idempotency::builder_shared(Arc::clone(&store)).build().unwrap());
-        let token = tokens.issue_for("ann", "order").await.unwrap();
+        let engines: Vec<Tokens> = (0..ENGINES).map(|_| make(engine(&store))).collect();
+        let token = engines[0].issue_for("ann", "order").await.unwrap();
         let effects = Arc::new(AtomicUsize::new(0));
+        let start = Arc::new(tokio::sync::Barrier::new(RACERS));
         let racers: Vec<_> = (0..RACERS)
-            .map(|_| {
-                let (tokens, token, effects) = (tokens.clone(), token.clone(), Arc::clone(&effects));
+            .map(|n| {
+                let (tokens, token, effects) =
+                    (engines[n % ENGINES].clone(), token.clone(), Arc::clone(&effects));
+                let start = Arc::clone(&start);
                 tokio::spawn(async move {
-                    let Ok(call) = tokens.redeem(&token, "ann", "order").await else { return false };
+                    start.wait().await;
+                    let call = match tokens.redeem(&token, "ann", "order").await {
+                        Ok(call) => call,
+                        Err(onlyonce::token::TokenError::Gone) => return false,
+                        Err(error) => panic!("{error}: {:?}", std::error::Error::source(&error)),
+                    };
                     let body = async move { Ok::<_, Lost>(effects.fetch_add(1, Ordering::SeqCst)) };
                     match call.run(body).await {
                         Ok(_) => true,
                         Err(Lost::Race(Refusal::Duplicate)) => false,
-                        Err(Lost::Race(other)) => panic!("{other}"),
+                        Err(Lost::Race(other)) => panic!("{other:?}"),
                     }
                 })
             })
@@ -99,36 +104,4 @@ async fn race(store: Arc<dyn Store>) {
         }
         assert_eq!((winners, effects.load(Ordering::SeqCst)), (1, 1), "{kind}");
     }
-}
-
-#[tokio::test]
-async fn of_five_posts_the_first_runs_on_memory() {
-    five_posts(Arc::new(MemoryStore::new())).await;
-}
-
-#[tokio::test]
-async fn of_five_posts_the_first_runs_on_the_embedded_store() {
-    let directory = tempfile::tempdir().unwrap();
-    five_posts(Arc::new(EmbeddedStore::open(directory.path()).unwrap())).await;
-}
-
-#[tokio::test]
-async fn of_five_posts_the_first_runs_on_redis() {
-    five_posts(redis().await).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_a_thousand_racers_one_wins_on_memory() {
-    race(Arc::new(MemoryStore::new())).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_a_thousand_racers_one_wins_on_the_embedded_store() {
-    let directory = tempfile::tempdir().unwrap();
-    race(Arc::new(EmbeddedStore::open(directory.path()).unwrap())).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_a_thousand_racers_one_wins_on_redis() {
-    race(redis().await).await;
 }

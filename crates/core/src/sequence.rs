@@ -147,7 +147,15 @@ impl Idempotency {
                 label,
             };
             let (begun, _) = background::insist_on_begin(&**store, &**clock, &mark, &claim).await;
-            if let Begin::Acquired { fence, .. } = begun? {
+            let begun = match begun {
+                // Many move the mark at once; it did not happen, and is worth another look.
+                Err(error) if error.kind() == ErrorKind::Busy => {
+                    clock.sleep(PAUSE).await;
+                    continue;
+                }
+                begun => begun?,
+            };
+            if let Begin::Acquired { fence, .. } = begun {
                 let attempt = AttemptId { owner: claim.owner, fence: Some(fence) };
                 let how = Settlement { verdict: Verdict::Released, retain };
                 background::insist_on_settle(&**store, &**clock, &mark, &attempt, &how).await?;

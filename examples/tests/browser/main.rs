@@ -7,8 +7,19 @@
 mod order_form;
 mod webdriver;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::COOKIE;
+use axum::middleware::{self, Next};
+use http_body_util::BodyExt;
 use order_form::Shop;
-use serde_json::json;
+use serde_json::{Value, json};
+use tower::ServiceExt;
 use webdriver::{Browser, Scripts};
 
 const BUTTON: &str = "form button";
@@ -17,12 +28,73 @@ const FIELD: &str = "input[name=item]";
 /// The shop, and a browser that shows its form.
 async fn visit(scripts: Scripts) -> (Browser, Shop, String) {
     let (app, shop) = order_form::app().unwrap();
+    let (browser, address) = open(app, scripts).await;
+    (browser, shop, address)
+}
+
+async fn open(app: Router, scripts: Scripts) -> (Browser, String) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, app).await });
     let browser = Browser::start(scripts).await;
     browser.go(&format!("{address}/")).await;
-    (browser, shop, address)
+    (browser, address)
+}
+
+/// How often the form was posted, counted before anything looks at it.
+#[derive(Clone, Default)]
+struct Posts(Arc<AtomicUsize>);
+
+impl Posts {
+    /// No post is answered before there are two, so that the second is made while the first is under way; and a browser that
+    /// no longer waits for the first can't undo it.
+    fn held(&self, app: Router) -> Router {
+        let posts = self.clone();
+        app.layer(middleware::from_fn(move |request: Request, next: Next| {
+            let posts = posts.clone();
+            async move {
+                if request.method() != "POST" {
+                    return next.run(request).await;
+                }
+                posts.0.fetch_add(1, Ordering::SeqCst);
+                let answer = async move {
+                    eventually("a second post", || posts.0.load(Ordering::SeqCst) >= 2).await;
+                    next.run(request).await
+                };
+                tokio::spawn(answer).await.unwrap()
+            }
+        }))
+    }
+}
+
+async fn eventually(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..3_000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never came true: {what}");
+}
+
+/// The shop with its check undone: every post is given a token of its own.
+fn careless(app: Router) -> Router {
+    let issuer = app.clone();
+    app.layer(middleware::from_fn(move |mut request: Request, next: Next| {
+        let issuer = issuer.clone();
+        async move {
+            if request.method() == "POST" {
+                let cookie = request.headers()[COOKIE].clone();
+                let ask = Request::post("/_onlyonce/tokens?method=POST&path=/orders").header(COOKIE, cookie);
+                let given = issuer.oneshot(ask.body(Body::empty()).unwrap()).await.unwrap();
+                let given = given.into_body().collect().await.unwrap().to_bytes();
+                let token =
+                    serde_json::from_slice::<Value>(&given).unwrap()["token"].as_str().unwrap().parse();
+                request.headers_mut().insert("onlyonce-token", token.unwrap());
+            }
+            next.run(request).await
+        }
+    }))
 }
 
 fn orders(shop: &Shop) -> usize {
@@ -99,6 +171,24 @@ async fn without_javascript_impatience_places_one_order_too() {
     browser.enter_twice(FIELD).await;
     browser.arrive(&format!("{address}/orders/1")).await;
     assert_eq!(orders(&shop), 1);
+}
+
+#[tokio::test]
+async fn without_javascript_a_second_click_is_a_second_post_and_only_the_token_makes_it_one_order() {
+    for checked in [true, false] {
+        let (app, shop) = order_form::app().unwrap();
+        let posts = Posts::default();
+        let app = posts.held(if checked { app } else { careless(app) });
+        let (browser, address) = open(app, Scripts::Off).await;
+        browser.clicks(BUTTON, 3, 1_000).await;
+        eventually("two posts", || posts.0.load(Ordering::SeqCst) >= 2).await;
+        if checked {
+            browser.arrive(&format!("{address}/orders/1")).await;
+            assert_eq!(orders(&shop), 1);
+        } else {
+            eventually("two orders", || orders(&shop) >= 2).await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -109,18 +109,22 @@ impl Browser {
     }
 
     pub async fn click(&self, selector: &str) {
-        self.clicks(selector, 1).await;
+        self.clicks(selector, 1, 0).await;
     }
 
     /// Two clicks with nothing between them.
     pub async fn double_click(&self, selector: &str) {
-        self.clicks(selector, 2).await;
+        self.clicks(selector, 2, 0).await;
     }
 
-    async fn clicks(&self, selector: &str, times: usize) {
+    /// Clicks with so many milliseconds after each.
+    pub async fn clicks(&self, selector: &str, times: usize, pause: u64) {
         let element = self.find(selector).await;
-        let click =
-            [json!({ "type": "pointerDown", "button": 0 }), json!({ "type": "pointerUp", "button": 0 })];
+        let click = [
+            json!({ "type": "pointerDown", "button": 0 }),
+            json!({ "type": "pointerUp", "button": 0 }),
+            json!({ "type": "pause", "duration": pause }),
+        ];
         let mut actions =
             vec![json!({ "type": "pointerMove", "duration": 0, "origin": element, "x": 0, "y": 0 })];
         actions.extend(std::iter::repeat_n(click, times).flatten());

@@ -274,6 +274,28 @@ async fn a_lost_reply_of_the_consuming_call_is_resolved_and_the_winners_retry_is
 }
 
 #[tokio::test]
+async fn a_lost_reply_of_deleting_first_runs_nothing_and_a_retry_is_told_duplicate() {
+    for fault in [Fault::ReplyLost, Fault::Unavailable] {
+        let clock = ManualClock::new();
+        let memory: Arc<dyn Store> = Arc::new(MemoryStore::new().with_clock(clock.clone()));
+        let faulty = Arc::new(FaultyStore::new(memory));
+        let shop = Shop::open_on(faulty.clone(), clock, Tokens::delete_first).await;
+        let token = shop.token("ann", "/orders").await;
+        faulty.next(Op::Forget, fault, 1);
+        shop.send("ann", "/orders", &token, "a=1").await.assert_problem(503, "store-unavailable");
+        assert_eq!(shop.effects(), 0, "nobody knows whose the token is now, so nothing runs");
+        let again = shop.send("ann", "/orders", &token, "a=1").await;
+        match fault {
+            // It was deleted, and its one use is gone: the price of the literal flow.
+            Fault::ReplyLost => drop(again.assert_problem(409, "duplicate")),
+            _ => assert_eq!(again.status, 303, "it was not deleted"),
+        }
+        assert_eq!(shop.effects(), usize::from(again.status == 303));
+        shop.send("ann", "/orders", &token, "a=1").await.assert_problem(409, "duplicate");
+    }
+}
+
+#[tokio::test]
 async fn the_layer_gives_out_tokens_ids_and_the_script() {
     let shop = Shop::open(signed).await;
     let ask = async |path: &str| shop.client.send(post(path).header("x-user", "ann").body("")).await;
