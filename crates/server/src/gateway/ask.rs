@@ -24,7 +24,7 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 pub(crate) fn hook(routing: Arc<Routing>, path: String, limit: Limit) -> Recover {
     let path: Arc<str> = path.into();
     Recover::new(move |question| {
-        let (routing, path) = (Arc::clone(&routing), Arc::clone(&path));
+        let (routing, path, limit) = (Arc::clone(&routing), Arc::clone(&path), limit.clone());
         async move {
             let record = question.permit.record_id();
             let found = ask(&routing, &path, question, limit).await;
@@ -58,7 +58,7 @@ async fn ask(
     for name in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING] {
         parts.headers.remove(name);
     }
-    headers::prepare(&mut parts, limit.peer, false);
+    headers::prepare(&mut parts, &limit.peer, false);
     headers::insert_fence(&mut parts.headers, &permit);
     aim(&mut parts, &upstream);
     parts.extensions.clear();

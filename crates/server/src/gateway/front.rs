@@ -110,7 +110,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             Some(response) => Way::Refused { response: Some(response.map(ResponseBody::from)) },
             None => {
                 let live = self.gate.live();
-                let proxy = Proxy { live: Arc::clone(&live), peer: self.peer };
+                let proxy = Proxy { live: Arc::clone(&live), peer: self.peer.clone() };
                 Way::Layer { future: live.layer.layer(proxy).call(request) }
             }
         };

@@ -6,8 +6,6 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use onlyonce::{Class, Permit};
 
-use super::scope::host;
-
 const FENCE: HeaderName = HeaderName::from_static("onlyonce-fence");
 const OUTCOME: HeaderName = HeaderName::from_static("onlyonce-outcome");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -17,10 +15,18 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
 /// Who calls, as the socket says.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Peer {
-    pub(crate) ip: IpAddr,
-    pub(crate) tls: bool,
+    /// The address as it is told to the upstream: made once for all requests of a connection.
+    ip: HeaderValue,
+    tls: bool,
+}
+
+impl Peer {
+    pub(crate) fn new(ip: IpAddr, tls: bool) -> Self {
+        let ip = HeaderValue::try_from(ip.to_canonical().to_string());
+        Self { ip: ip.unwrap_or_else(|_| HeaderValue::from_static("unknown")), tls }
+    }
 }
 
 /// Whether a request wants to speak another protocol from now on.
@@ -34,8 +40,30 @@ fn named_in_connection(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
+/// Whether a header may not simply go through. One look at every name is cheaper than a search for each of these, and most messages
+/// have none.
+fn is_special(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "expect"
+            | "onlyonce-fence"
+            | "onlyonce-outcome"
+    )
+}
+
 /// Takes out what belongs to one connection only.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if !headers.keys().any(is_special) {
+        return;
+    }
     if headers.contains_key(header::CONNECTION) {
         let named: Vec<HeaderName> =
             named_in_connection(headers).filter_map(|name| name.parse().ok()).collect();
@@ -62,12 +90,12 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Makes the head of a caller's request the head of the gateway's own.
-pub(crate) fn prepare(parts: &mut Parts, peer: Peer, trust_forwarded: bool) {
-    let upgrade =
-        wants_upgrade(&parts.headers).then(|| parts.headers.get(header::UPGRADE).cloned()).flatten();
-    let asked_for = host(parts).and_then(|host| HeaderValue::from_str(host).ok());
-    let headers = &mut parts.headers;
+/// Takes out what is not for the upstream.
+fn strip(headers: &mut HeaderMap) {
+    if !headers.keys().any(is_special) {
+        return;
+    }
+    let upgrade = wants_upgrade(headers).then(|| headers.get(header::UPGRADE).cloned()).flatten();
     strip_hop_by_hop(headers);
     headers.remove(header::PROXY_AUTHORIZATION);
     // The gateway has said "continue" itself.
@@ -79,24 +107,36 @@ pub(crate) fn prepare(parts: &mut Parts, peer: Peer, trust_forwarded: bool) {
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, upgrade);
     }
-    let chain = match headers.get(FORWARDED_FOR).and_then(|value| value.to_str().ok()) {
-        Some(before) => format!("{before}, {}", peer.ip),
-        None => peer.ip.to_string(),
-    };
-    if let Ok(chain) = HeaderValue::try_from(chain) {
-        headers.insert(FORWARDED_FOR, chain);
+}
+
+/// Makes the head of a caller's request the head of the gateway's own.
+pub(crate) fn prepare(parts: &mut Parts, peer: &Peer, trust_forwarded: bool) {
+    strip(&mut parts.headers);
+    // The upstream sees the host that the caller asked for.
+    if let Some(target) = parts.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok()) {
+        parts.headers.insert(header::HOST, target);
     }
+    let headers = &mut parts.headers;
+    let chain = match headers.get(FORWARDED_FOR) {
+        Some(before) => joined(before, &peer.ip),
+        None => peer.ip.clone(),
+    };
+    headers.insert(FORWARDED_FOR, chain);
     if !trust_forwarded || !headers.contains_key(FORWARDED_PROTO) {
         headers.insert(FORWARDED_PROTO, HeaderValue::from_static(if peer.tls { "https" } else { "http" }));
     }
-    if let Some(host) = asked_for {
-        if !trust_forwarded || !headers.contains_key(FORWARDED_HOST) {
-            headers.insert(FORWARDED_HOST, host.clone());
-        }
-        // The upstream sees the host that the caller asked for.
-        headers.insert(header::HOST, host);
+    if let Some(host) = headers.get(header::HOST).cloned()
+        && (!trust_forwarded || !headers.contains_key(FORWARDED_HOST))
+    {
+        headers.insert(FORWARDED_HOST, host);
     }
     fence(parts);
+}
+
+/// The chain with one more behind it; one that can't be read begins anew.
+fn joined(before: &HeaderValue, ip: &HeaderValue) -> HeaderValue {
+    let chain = [before.as_bytes(), b", ", ip.as_bytes()].concat();
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(chain)).unwrap_or_else(|_| ip.clone())
 }
 
 /// Tells the upstream which attempt this is; one that refuses lower fences than it has seen can't be written by a zombie.

@@ -1,7 +1,7 @@
 //! One connection to an upstream, driven by whoever uses it: no task of its own, so no hand-over between threads.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl Link {
         &mut self,
         request: Request<Outgoing>,
     ) -> Result<Response<Incoming>, Undelivered> {
-        let mut answer = Box::pin(self.sender.try_send_request(request));
+        let mut answer = pin!(self.sender.try_send_request(request));
         let sent = poll_fn(|cx| {
             if let Some(connection) = &mut self.connection
                 && connection.as_mut().poll(cx).is_ready()

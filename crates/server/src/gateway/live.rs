@@ -25,7 +25,7 @@ pub(crate) struct Live {
 }
 
 /// How much an answer to a question may be.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Limit {
     pub(crate) bytes: usize,
     pub(crate) patience: Duration,
@@ -39,7 +39,7 @@ impl Live {
         let options = |rules: &Rules| {
             let mut options = rules.options.clone();
             // Questions come from the gateway itself.
-            let peer = Peer { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), tls: false };
+            let peer = Peer::new(IpAddr::V4(Ipv4Addr::LOCALHOST), false);
             let limit = Limit { bytes: options.max_response, patience: config.limits.response_timeout, peer };
             options.recover = rules.ask.clone().map(|path| ask::hook(Arc::clone(&routing), path, limit));
             options.token = issuer.rule(rules);

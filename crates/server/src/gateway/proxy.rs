@@ -20,6 +20,7 @@ use super::headers::{self, Peer};
 use super::live::Live;
 use super::outgoing::Outgoing;
 use super::upstream::{Fault, Keyed, Undelivered, Upstream};
+use crate::config::Speech;
 
 /// Relays the requests of one caller.
 #[derive(Debug, Clone)]
@@ -52,7 +53,7 @@ async fn relay(live: Arc<Live>, peer: Peer, request: Request<RequestBody<Incomin
     let caller = parts.extensions.remove::<OnUpgrade>().filter(|_| headers::wants_upgrade(&parts.headers));
     // Only what a problem needs is kept of the caller's own head.
     let language = language(&parts.headers);
-    headers::prepare(&mut parts, peer, live.trust_forwarded);
+    headers::prepare(&mut parts, &peer, live.trust_forwarded);
     aim(&mut parts, upstream);
     parts.extensions.clear();
     let limit = if keyed == Keyed::Yes { None } else { live.limits.max_body };
@@ -70,6 +71,11 @@ async fn relay(live: Arc<Live>, peer: Peer, request: Request<RequestBody<Incomin
 pub(crate) fn aim(parts: &mut Parts, upstream: &Upstream) {
     let target = &upstream.target;
     let path = target.path(parts.uri.path_and_query());
+    if target.speech == Speech::Http1 {
+        // The host is in its header.
+        parts.uri = Uri::from(path);
+        return;
+    }
     // The authority is the host that the caller asked for, as in the host header.
     let asked = parts.headers.get(http::header::HOST).and_then(|host| host.to_str().ok()?.parse().ok());
     let mut uri = http::uri::Parts::default();

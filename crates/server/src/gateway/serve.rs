@@ -92,7 +92,7 @@ struct Connection {
 impl Connection {
     async fn serve(mut self, socket: TcpStream, address: SocketAddr) {
         let _ = socket.set_nodelay(true);
-        let peer = Peer { ip: address.ip().to_canonical(), tls: self.tls.is_some() };
+        let peer = Peer::new(address.ip(), self.tls.is_some());
         let Some(wire) = self.handshake(socket).await else { return };
         let doings = Arc::new(Doings::default());
         let front = Front { gate: Arc::clone(&self.gate), peer, doings: Arc::clone(&doings) };
@@ -105,6 +105,7 @@ impl Connection {
         let mut leaving = self.leave.is_none();
         loop {
             tokio::select! {
+                biased;
                 // What the connection ended with is the caller's business.
                 _ = serving.as_mut() => return,
                 verdict = watching.as_mut() => match verdict {

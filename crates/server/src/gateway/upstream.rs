@@ -113,9 +113,10 @@ impl Upstream {
         keyed: Keyed,
     ) -> Result<Response<Answer>, Undelivered> {
         // Shared connections are known to be open; whether one speaks HTTP/2 is known after the first.
+        // Boxed where it is rare: the memory of every request would be as large as that of the largest way.
         if let Some(sender) = self.multiplexed().await {
-            match self.in_time(send_shared(sender, request)).await {
-                Err(Undelivered::Returned(request)) => self.send_anew(*request).await,
+            match Box::pin(self.in_time(send_shared(sender, request))).await {
+                Err(Undelivered::Returned(request)) => Box::pin(self.send_anew(*request)).await,
                 other => other,
             }
         } else {
@@ -127,7 +128,7 @@ impl Upstream {
                     other => return other,
                 }
             }
-            self.send_anew(request).await
+            Box::pin(self.send_anew(request)).await
         }
     }
 

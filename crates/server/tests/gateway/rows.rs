@@ -371,6 +371,53 @@ on_every_store! {
         assert_eq!(upstream.effects(), 2);
     }
 
+    fn only_the_members_that_the_route_names_make_two_payloads_differ(store: &str) {
+        let upstream = Upstream::start();
+        let gateway = Setup::new(store, &upstream)
+            .config("[[route]]\nmatch = \"POST /pay\"\nfingerprint = [\"/amount\", \"/order/id\"]\n").start();
+        let key = key("members");
+        let first = gateway.post("/pay", &key, "{\"amount\":1,\"order\":{\"id\":7},\"sent\":\"now\"}");
+        assert_eq!(first.status, 201);
+        let again = gateway.post("/pay", &key, "{ \"sent\":\"later\", \"order\":{\"id\":7}, \"amount\":1 }");
+        assert!(again.is_replayed() && again.body == first.body, "{again:?}");
+        gateway.post("/pay", &key, "{\"amount\":2,\"order\":{\"id\":7}}").is(422, "payload-mismatch");
+        gateway.post("/pay", &key, "{\"amount\":1,\"order\":{\"id\":8}}").is(422, "payload-mismatch");
+        gateway.post("/pay", &key, "not JSON").is(400, "body-invalid");
+        assert_eq!(upstream.effects(), 1);
+    }
+
+    fn headers_are_kept_and_dropped_as_the_route_says(store: &str) {
+        let upstream = Upstream::start();
+        let gateway = Setup::new(store, &upstream)
+            .config("[[route]]\nmatch = \"POST /headers\"\nkeep_headers = [\"x-request-id\"]\ndrop_headers = [\"location\"]\n").start();
+        let key = key("headers");
+        let first = gateway.post("/headers", &key, "x");
+        assert!(first.header("location").is_some() && first.header("x-request-id").is_some());
+        let again = gateway.post("/headers", &key, "x");
+        assert!(again.is_replayed());
+        assert_eq!((again.header("x-request-id"), again.header("location")), (Some("1"), None));
+        assert_eq!(again.header("set-cookie"), None, "what is never kept is not kept either");
+    }
+
+    fn a_call_that_takes_longer_than_its_lease_keeps_it(store: &str) {
+        let upstream = Upstream::start();
+        let gateway = Setup::new(store, &upstream).with(&["--lease", "2s"]).with(&["--max-run", "60s"]).start();
+        let (key, address) = (key("renewed"), gateway.address);
+        let running = post("/gated", &key, "x");
+        let first = thread::spawn(move || running.send(address));
+        eventually(|| upstream.effects() == 1);
+        // Twice the lease: without renewal it would be over, and the outcome unknown.
+        for _ in 0..8 {
+            thread::sleep(std::time::Duration::from_millis(500));
+            gateway.post("/gated", &key, "x").is(409, "in-progress");
+        }
+        upstream.open();
+        let answer = first.join().unwrap();
+        assert_eq!((answer.status, answer.header("idempotency-stored")), (201, None));
+        assert_eq!(gateway.post("/gated", &key, "x").body, answer.body);
+        assert_eq!(upstream.effects(), 1);
+    }
+
     fn problems_are_documents_in_the_language_of_the_caller(store: &str) {
         let upstream = Upstream::start();
         let gateway = Setup::new(store, &upstream).start();

@@ -225,3 +225,23 @@ fn tls_is_spoken_on_both_sides() {
     untrusted.post("/pay", &key("tls"), "x").is(502, "upstream-unreachable");
     assert!(untrusted.log().contains("certificate"), "{}", untrusted.log());
 }
+
+#[test]
+fn log_lines_for_machines_are_json_and_name_the_record() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).with(&["--log", "json"]).start();
+    let key = key("log");
+    gateway.post("/reset", &key, "x").is(502, "upstream-failed");
+    let id = gateway.post("/reset", &key, "x").json()["record"].as_str().unwrap().to_owned();
+    let lines: Vec<serde_json::Value> = gateway
+        .log()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}")))
+        .collect();
+    let about = |words: &str| {
+        let line = lines.iter().find(|line| line["fields"]["message"] == words);
+        line.unwrap_or_else(|| panic!("nothing says {words:?}: {lines:?}"))
+    };
+    assert!(about("the upstream did not answer").to_string().contains(&id), "the record is on the line");
+    assert!(about("refused").to_string().contains(&id));
+}
