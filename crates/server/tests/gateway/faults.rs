@@ -77,8 +77,9 @@ impl Drop for Redis {
     }
 }
 
-/// What may be different the next time.
-const PASSING: [&str; 4] = ["in-progress", "draining", "store-unavailable", "upstream-unreachable"];
+/// What may be different the next time. A client that heard of a broken call repeats it, too, and must not make it happen twice.
+const PASSING: [&str; 5] =
+    ["in-progress", "draining", "store-unavailable", "upstream-unreachable", "upstream-failed"];
 
 /// Retries until there is an answer that is not about now.
 pub(crate) fn insist(address: std::net::SocketAddr, request: &Request) -> Option<Answer> {
