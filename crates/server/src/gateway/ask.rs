@@ -54,6 +54,7 @@ async fn ask(
     let upstream = routing.find(&parts).ok_or("the route has no upstream")?;
     let upstream = Arc::clone(upstream);
     parts.method = Method::GET;
+    headers::name_host(&mut parts);
     parts.uri = fill(path, key.as_str()).parse().map_err(|_| "the path can't be made")?;
     for name in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING] {
         parts.headers.remove(name);

@@ -112,15 +112,9 @@ fn strip(headers: &mut HeaderMap) {
 /// Makes the head of a caller's request the head of the gateway's own.
 pub(crate) fn prepare(parts: &mut Parts, peer: &Peer, trust_forwarded: bool) {
     strip(&mut parts.headers);
-    // The upstream sees the host that the caller asked for.
-    if let Some(target) = parts.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok()) {
-        parts.headers.insert(header::HOST, target);
-    }
+    name_host(parts);
     let headers = &mut parts.headers;
-    let chain = match headers.get(FORWARDED_FOR) {
-        Some(before) => joined(before, &peer.ip),
-        None => peer.ip.clone(),
-    };
+    let chain = if headers.contains_key(FORWARDED_FOR) { joined(headers, &peer.ip) } else { peer.ip.clone() };
     headers.insert(FORWARDED_FOR, chain);
     if !trust_forwarded || !headers.contains_key(FORWARDED_PROTO) {
         headers.insert(FORWARDED_PROTO, HeaderValue::from_static(if peer.tls { "https" } else { "http" }));
@@ -133,10 +127,18 @@ pub(crate) fn prepare(parts: &mut Parts, peer: &Peer, trust_forwarded: bool) {
     fence(parts);
 }
 
-/// The chain with one more behind it; one that can't be read begins anew.
-fn joined(before: &HeaderValue, ip: &HeaderValue) -> HeaderValue {
-    let chain = [before.as_bytes(), b", ", ip.as_bytes()].concat();
-    HeaderValue::from_maybe_shared(bytes::Bytes::from(chain)).unwrap_or_else(|_| ip.clone())
+/// The upstream sees the host that the caller asked for, also where the caller named it in its URI.
+pub(crate) fn name_host(parts: &mut Parts) {
+    if let Some(target) = parts.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok()) {
+        parts.headers.insert(header::HOST, target);
+    }
+}
+
+/// The chain, which may have come in several lines, with one more behind it; one that can't be read begins anew.
+fn joined(headers: &HeaderMap, ip: &HeaderValue) -> HeaderValue {
+    let before = headers.get_all(FORWARDED_FOR).iter();
+    let chain: Vec<&[u8]> = before.chain([ip]).map(HeaderValue::as_bytes).collect();
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(chain.join(&b", "[..]))).unwrap_or_else(|_| ip.clone())
 }
 
 /// Tells the upstream which attempt this is; one that refuses lower fences than it has seen can't be written by a zombie.
@@ -163,5 +165,20 @@ pub(crate) fn take_outcome(headers: &mut HeaderMap) -> Option<Class> {
             );
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_a_uri_is_still_known_when_the_uri_is_replaced() {
+        let (mut parts, ()) = http::Request::post("https://shop.example/pay").body(()).unwrap().into_parts();
+        name_host(&mut parts);
+        parts.uri = http::Uri::from_static("/by-key/1");
+        prepare(&mut parts, &Peer::new([127, 0, 0, 1].into(), false), false);
+        assert_eq!(parts.headers[header::HOST], "shop.example");
+        assert_eq!(parts.headers[FORWARDED_HOST], "shop.example");
     }
 }

@@ -72,7 +72,12 @@ pub(crate) fn aim(parts: &mut Parts, upstream: &Upstream) {
     let target = &upstream.target;
     let path = target.path(parts.uri.path_and_query());
     if target.speech == Speech::Http1 {
-        // The host is in its header.
+        // The host is in its header. A caller of HTTP/1.0 need not name one; an upstream of 1.1 wants one.
+        if !parts.headers.contains_key(http::header::HOST)
+            && let Ok(host) = http::HeaderValue::from_str(target.authority.as_str())
+        {
+            parts.headers.insert(http::header::HOST, host);
+        }
         parts.uri = Uri::from(path);
         return;
     }

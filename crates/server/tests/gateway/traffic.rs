@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::client::Request;
+use crate::client::{Request, raw};
 use crate::program::{Setup, post};
 use crate::stores::key;
 use crate::upstream::Upstream;
@@ -78,6 +78,7 @@ fn the_upstream_learns_who_called_and_nothing_of_the_connection() {
     let gateway = Setup::new("memory:", &upstream).start();
     let request = Request::new("GET", "/who?q=1")
         .header("x-forwarded-for", "1.2.3.4")
+        .header("x-forwarded-for", "5.6.7.8")
         .header("x-forwarded-proto", "https");
     let request = request
         .header("keep-alive", "5")
@@ -86,12 +87,19 @@ fn the_upstream_learns_who_called_and_nothing_of_the_connection() {
     request.header("x-hop", "1").header("connection", "x-hop").send(gateway.address);
     let seen = upstream.seen().remove(0);
     assert_eq!((seen.path.as_str(), seen.header("host")), ("/who?q=1", Some("shop.example")));
-    assert_eq!(seen.header("x-forwarded-for"), Some("1.2.3.4, 127.0.0.1"));
+    assert_eq!(seen.header("x-forwarded-for"), Some("1.2.3.4, 5.6.7.8, 127.0.0.1"));
     assert_eq!(seen.header("x-forwarded-proto"), Some("http"), "a caller's own word is not believed");
     assert_eq!(seen.header("x-forwarded-host"), Some("shop.example"));
     for name in ["keep-alive", "te", "proxy-authorization", "x-hop", "connection"] {
         assert_eq!(seen.header(name), None, "{name}");
     }
+    let answer = raw(gateway.address, b"GET /old HTTP/1.0\r\n\r\n", Duration::from_secs(10));
+    assert!(answer.starts_with("HTTP/1.0 201"), "{answer}");
+    let seen = upstream.seen().remove(1);
+    assert!(
+        seen.header("host").is_some(),
+        "a caller of HTTP/1.0 names no host, but an upstream of 1.1 wants one"
+    );
 }
 
 #[test]
