@@ -109,8 +109,8 @@ impl<'a, DB: Dialect> RowLock<'a, DB> {
         self.wait(Duration::ZERO)
     }
 
-    /// Waits for as long as the server lets it. Locking several rows is then one round trip instead of three; but on PostgreSQL
-    /// the server's time-out ends the transaction, and is an error.
+    /// Waits for as long as the server lets it. Locking several rows is then one round trip everywhere (else three on PostgreSQL and
+    /// four on MySQL proper); but on PostgreSQL the server's time-out ends the transaction, and is an error.
     pub fn wait_as_the_server(mut self) -> Self {
         self.wait = Wait::AsTheServer;
         self

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::mysql::MySqlDatabaseError;
+use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{Error, MySql};
 
 use super::dialect::{Dialect, Lock, Speak, common};
@@ -51,19 +51,10 @@ impl Speak for MySql {
             return Self::fetch(connection, sql, arguments).await.map(Some);
         }
         sql.push_str(" FOR UPDATE");
-        if let Some(patience) = patience {
-            // Whole seconds are all that there is.
-            let seconds = patience.as_millis().div_ceil(1000).max(1);
-            let set = format!(
-                "SET @onlyonce_wait = @@SESSION.innodb_lock_wait_timeout; SET SESSION innodb_lock_wait_timeout = {seconds}"
-            );
-            Self::script(connection, set).await?;
-        }
-        let found = Self::fetch(connection, sql, arguments).await;
-        if patience.is_some() {
-            let restore = "SET SESSION innodb_lock_wait_timeout = @onlyonce_wait";
-            Self::script(connection, restore.to_owned()).await?;
-        }
+        let found = match patience {
+            Some(patience) => wait(connection, sql, arguments, patience).await,
+            None => Self::fetch(connection, sql, arguments).await,
+        };
         match found {
             Ok(rows) => Ok(Some(rows)),
             // Only the statement is undone.
@@ -75,6 +66,39 @@ impl Speak for MySql {
     async fn migrate(connection: &mut Self::Connection) -> Result<(), Error> {
         Self::script(connection, Self::SCHEMA.to_owned()).await
     }
+}
+
+/// Waits for at most this long; whole seconds are all that there is. On MariaDB the time belongs to the statement, so that nothing is
+/// left behind by a guard that is dropped half-way. MySQL has no word for that: there the time of the session is changed and put
+/// back; if nobody came to put it back, the next who waits on this connection does.
+async fn wait(
+    connection: &mut MySqlConnection,
+    sql: String,
+    arguments: MySqlArguments,
+    patience: Duration,
+) -> Result<Vec<MySqlRow>, Error> {
+    let seconds = patience.as_millis().div_ceil(1000).max(1);
+    let timed = format!("SET STATEMENT innodb_lock_wait_timeout = {seconds} FOR {sql}");
+    match MySql::fetch(connection, timed, arguments.clone()).await {
+        Err(error) if number(&error) == Some(SYNTAX) => {}
+        found => return found,
+    }
+    let set = format!(
+        "SET @onlyonce_wait = COALESCE(@onlyonce_wait, @@SESSION.innodb_lock_wait_timeout); \
+         SET SESSION innodb_lock_wait_timeout = {seconds}"
+    );
+    MySql::script(connection, set).await?;
+    let found = MySql::fetch(connection, sql, arguments).await;
+    let restore = "SET SESSION innodb_lock_wait_timeout = @onlyonce_wait; SET @onlyonce_wait = NULL";
+    MySql::script(connection, restore.to_owned()).await?;
+    found
+}
+
+/// What a server says that does not know a word.
+const SYNTAX: u16 = 1064;
+
+fn number(error: &Error) -> Option<u16> {
+    Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
 /// The name of the key in "Duplicate entry '…' for key 'orders.un_code'": the last thing in quotes, whatever the language

@@ -120,3 +120,26 @@ async fn a_bounded_wait_leaves_the_setting_of_the_connection_as_it_was() {
     assert!(matches!(held, Locked::Held(_)));
     assert_eq!(setting(&mut other).await, before);
 }
+
+/// On PostgreSQL a dropped guard leaves its transaction with the short wait, which ends with it.
+#[tokio::test]
+async fn a_wait_that_is_dropped_half_way_leaves_the_setting_of_the_connection_as_it_was() {
+    use std::time::Duration;
+
+    use crate::db::LOCK_TIMEOUT;
+    let shop = Shop::open().await;
+    shop.sql("INSERT INTO stock VALUES (1, 10, 1)").await;
+    let mut holder = shop.begin().await;
+    locked("stock").key("id", 1_i64).one(&mut holder).await.unwrap();
+    // One connection: whoever comes next gets the same.
+    let pool = shop.home.pool(&shop.home.url, 1).await;
+    let setting = async || sqlx::query_scalar::<_, String>(LOCK_TIMEOUT).fetch_one(&pool).await.unwrap();
+    let before = setting().await;
+    let mut other = pool.begin().await.unwrap();
+    let waiting = locked("stock").key("id", 1_i64).wait(Duration::from_secs(7)).one(&mut other);
+    let dropped = tokio::time::timeout(Duration::from_millis(500), waiting).await;
+    assert!(dropped.is_err(), "somebody holds the row");
+    drop(other);
+    holder.rollback().await.unwrap();
+    assert_eq!(setting().await, before);
+}
