@@ -73,6 +73,11 @@ fn hint<DB: Dialect>(cause: &sqlx::Error, meaning: Meaning) -> String {
             "the table of the records is not there: call migrate(), or apply migrations/{}/*.sql",
             DB::WORD
         ),
+        (_, Meaning::ReadOnly) if DB::WORD == "sqlite" => {
+            "this process may not write the file of the database: open it for writing (not mode=ro), and let the user of the \
+             process write it and its directory"
+                .into()
+        }
         (_, Meaning::ReadOnly) => {
             "this user may not write the table of the records: grant it SELECT, INSERT, UPDATE and DELETE".into()
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use onlyonce_core::{ErrorKind, Inspect as _, Store as _};
-use onlyonce_sql::{MySql, OpenError, Postgres, SqlStore, Sqlite};
+use onlyonce_core::{ErrorKind, Inspect as _, Refusal, Store as _};
+use onlyonce_sql::{InTransaction as _, MySql, OpenError, Postgres, SqlStore, Sqlite, Tx};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Executor as _};
 
@@ -22,6 +22,9 @@ on_each! {
     two_tables_do_not_share_records,
     a_table_that_vanishes_is_rejected_with_a_hint,
     a_purge_removes_what_expired_and_tells_how_far_it_is,
+    an_older_schema_says_which_migration_is_missing,
+    an_exhausted_pool_is_said,
+    too_many_transactions_at_once_are_said,
 }
 
 async fn a_missing_table_says_how_to_migrate<DB: Served>() {
@@ -103,21 +106,66 @@ async fn a_purge_removes_what_expired_and_tells_how_far_it_is<DB: Served>() {
     assert!(store.get(&alive).await.unwrap().is_some());
 }
 
-#[tokio::test]
-async fn an_older_schema_says_which_migration_is_missing() {
+async fn an_older_schema_says_which_migration_is_missing<DB: Effects>() {
     let name = table();
-    let store = open_table::<Postgres>(&name).await;
-    let older =
-        format!("DELETE FROM {name}_migrations WHERE version = 2; DROP INDEX {name}_open, {name}_key");
-    sqlx::raw_sql(AssertSqlSafe(older)).execute(store.pool()).await.unwrap();
-    let error = SqlStore::<Postgres>::builder(Postgres::url()).table(&*name).open().await.unwrap_err();
-    assert!(error.to_string().contains("0002_console.sql"), "{error}");
-    open_table::<Postgres>(&name).await;
+    let store = open_table::<DB>(&name).await;
+    // As the release before the second migration left it.
+    let on = if DB::NAME == "MySQL" { format!(" ON {name}") } else { String::new() };
+    let older = format!(
+        "DELETE FROM {name}_migrations WHERE version = 2; DROP INDEX {name}_open{on}; DROP INDEX {name}_key{on}"
+    );
+    DB::say_on(store.pool(), &older).await;
+    let open = || SqlStore::<DB>::builder(DB::url()).table(&*name).open();
+    let error = open().await.unwrap_err();
+    assert!(matches!(error, OpenError::OlderSchema { .. }), "{error:?}");
+    let said = error.to_string();
+    assert!(said.contains("0002_console.sql") && said.contains(".migrate()"), "{said}");
+    open_table::<DB>(&name).await;
+    open().await.unwrap();
 
-    let newer = format!("INSERT INTO {name}_migrations (version) VALUES (3)");
-    store.pool().execute(AssertSqlSafe(newer)).await.unwrap();
-    let error = SqlStore::<Postgres>::builder(Postgres::url()).table(&*name).open().await.unwrap_err();
+    DB::say_on(store.pool(), &format!("INSERT INTO {name}_migrations (version) VALUES (3)")).await;
+    let error = open().await.unwrap_err();
     assert!(matches!(error, OpenError::NewerSchema { .. }), "{error}");
+}
+
+/// A pool with one connection, for which one waits no longer than it takes to notice.
+async fn narrow<DB: Served>() -> SqlStore<DB> {
+    let name = table();
+    open_table::<DB>(&name).await;
+    let options = sqlx::pool::PoolOptions::<DB>::new().max_connections(1);
+    let pool = options.acquire_timeout(Duration::from_secs(3)).connect(&DB::url()).await.unwrap();
+    SqlStore::<DB>::from_pool(pool).table(&*name).open().await.unwrap()
+}
+
+async fn an_exhausted_pool_is_said<DB: Served>() {
+    let store = narrow::<DB>().await;
+    let held = store.pool().acquire().await.unwrap();
+    let error = begin(&store, &id()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.source().unwrap().to_string().contains("max_connections"), "{error:?}");
+    drop(held);
+    assert!(begin(&store, &id()).await.unwrap().is_some());
+}
+
+async fn too_many_transactions_at_once_are_said<DB: Served>() {
+    let once = narrow::<DB>().await.same_transaction().build().unwrap();
+    let (begun, end) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let (tell, until) = (Arc::clone(&begun), Arc::clone(&end));
+    let first = tokio::spawn(once.call("pay", "first").in_transaction(move |_: Tx<DB>| async move {
+        tell.notify_one();
+        until.notified().await;
+        Ok::<_, No>("paid".to_owned())
+    }));
+    begun.notified().await;
+    let second =
+        || once.call("pay", "second").in_transaction(|_: Tx<DB>| async { Ok::<_, No>("paid".to_owned()) });
+    let refused = second().await;
+    let Err(No::Refused(Refusal::Store(error))) = refused else { panic!("{refused:?}") };
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error:?}");
+    assert!(error.source().unwrap().to_string().contains("max_connections"), "{error:?}");
+    end.notify_one();
+    first.await.unwrap().unwrap();
+    assert_eq!(second().await.unwrap(), "paid");
 }
 
 #[tokio::test]
@@ -153,42 +201,109 @@ async fn a_wrong_isolation_level_of_a_given_pool_is_said() {
     assert!(said.contains("serializable") && said.contains("read committed"), "{said}");
 }
 
+/// Every statement of lease mode stands alone, and transactions say what they need: on MySQL any level will do.
 #[tokio::test]
-async fn a_read_only_user_is_told_what_it_needs() {
+async fn any_isolation_level_of_a_given_pool_will_do_on_mysql() {
+    let name = table();
+    open_table::<MySql>(&name).await;
+    for level in ["READ UNCOMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        let pool = mysql_pool(format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}")).await;
+        let store = SqlStore::<MySql>::from_pool(pool).table(&*name).open().await.unwrap();
+        let once = store.same_transaction().build().unwrap();
+        let id = id();
+        let attempt = begin(&store, &id).await.unwrap().unwrap();
+        assert!(begin(&store, &id).await.unwrap().is_none());
+        store.settle(&id, &attempt, &completed("done")).await.unwrap();
+        let seen = once.call("pay", level).in_transaction(|mut tx: Tx<MySql>| async move {
+            let mine = "SELECT CAST(TRX_ISOLATION_LEVEL AS BINARY) FROM information_schema.innodb_trx \
+                        WHERE TRX_MYSQL_THREAD_ID = CONNECTION_ID()";
+            // The server looks for itself only so often.
+            let level: Vec<u8> = loop {
+                match sqlx::query_scalar(mine).fetch_optional(&mut *tx).await.unwrap() {
+                    Some(level) => break level,
+                    None => tokio::time::sleep(Duration::from_millis(150)).await,
+                }
+            };
+            Ok::<_, No>(String::from_utf8(level).unwrap())
+        });
+        let seen = tokio::time::timeout(Duration::from_secs(60), seen).await.expect("the server looks");
+        assert_eq!(seen.unwrap(), "READ COMMITTED", "{level}");
+    }
+}
+
+async fn mysql_pool(first: String) -> sqlx::MySqlPool {
+    let options = sqlx::mysql::MySqlPoolOptions::new().after_connect(move |connection, _| {
+        let first = first.clone();
+        Box::pin(async move { sqlx::raw_sql(AssertSqlSafe(first)).execute(connection).await.map(drop) })
+    });
+    options.connect(&MySql::url()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_given_pool_that_does_not_commit_by_itself_is_refused_on_mysql() {
+    let pool = mysql_pool("SET autocommit = 0".to_owned()).await;
+    let error = SqlStore::<MySql>::from_pool(pool).table(table()).migrate().open().await.unwrap_err();
+    assert!(error.to_string().contains("set autocommit to 1"), "{error}");
+}
+
+/// It may be opened; what it can't do is said.
+async fn may_not_write<DB: Served>(pool: sqlx::Pool<DB>, name: &str) {
+    let store = SqlStore::<DB>::from_pool(pool).table(name).open().await.unwrap();
+    let error = begin(&store, &id()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
+    assert!(error.source().unwrap().to_string().contains("may not write"), "{error:?}");
+    let once = store.same_transaction().build().unwrap();
+    let refused =
+        once.call("pay", "k").in_transaction(|_: Tx<DB>| async { Ok::<_, No>(String::new()) }).await;
+    let Err(No::Refused(Refusal::Store(error))) = refused else { panic!("{refused:?}") };
+    assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
+    assert!(error.source().unwrap().to_string().contains("may not write"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_read_only_user_of_postgres_is_told_what_it_needs() {
     // Once by its role, once by its connection.
     let (name, role) = (table(), table());
     let store = open_table::<Postgres>(&name).await;
     let make = format!("CREATE ROLE {role} LOGIN; GRANT SELECT ON {name}, {name}_migrations TO {role}");
-    sqlx::raw_sql(AssertSqlSafe(make)).execute(store.pool()).await.unwrap();
+    Postgres::say_on(store.pool(), &make).await;
     let options: sqlx::postgres::PgConnectOptions = Postgres::url().parse().unwrap();
     let weak = options.clone().username(&role);
     let frozen = options.options([("default_transaction_read_only", "on")]);
     for options in [weak, frozen] {
-        let pool = PgPoolOptions::new().connect_with(options).await.unwrap();
-        let store = SqlStore::<Postgres>::from_pool(pool).table(&*name).open().await.unwrap();
-        let error = begin(&store, &id()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
-        assert!(error.source().unwrap().to_string().contains("may not write"), "{error:?}");
+        may_not_write::<Postgres>(PgPoolOptions::new().connect_with(options).await.unwrap(), &name).await;
     }
     let clean = format!("REVOKE ALL ON {name}, {name}_migrations FROM {role}; DROP ROLE {role}");
-    sqlx::raw_sql(AssertSqlSafe(clean)).execute(store.pool()).await.unwrap();
+    Postgres::say_on(store.pool(), &clean).await;
 }
 
 #[tokio::test]
-async fn an_exhausted_pool_is_said() {
-    let pool = PgPoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(Duration::from_millis(200))
-        .connect(&Postgres::url())
-        .await
-        .unwrap();
-    let store = SqlStore::<Postgres>::from_pool(pool.clone()).table(table()).migrate().open().await.unwrap();
-    let held = pool.acquire().await.unwrap();
-    let error = begin(&store, &id()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.source().unwrap().to_string().contains("max_connections"), "{error:?}");
-    drop(held);
-    assert!(begin(&store, &id()).await.unwrap().is_some());
+async fn a_read_only_user_of_mysql_is_told_what_it_needs() {
+    let name = table();
+    let user = format!("u{:016x}", rand::random::<u64>());
+    let store = open_table::<MySql>(&name).await;
+    let grant = |table: &str| format!("GRANT SELECT ON {table} TO {user}@'%'");
+    let make = format!(
+        "CREATE USER {user}@'%' IDENTIFIED BY 'weak'; {}; {}",
+        grant(&name),
+        grant(&format!("{name}_migrations"))
+    );
+    MySql::say_on(store.pool(), &make).await;
+    let options: sqlx::mysql::MySqlConnectOptions = MySql::url().parse().unwrap();
+    let weak = sqlx::MySqlPool::connect_with(options.username(&user).password("weak")).await.unwrap();
+    may_not_write::<MySql>(weak, &name).await;
+    let frozen = mysql_pool("SET SESSION TRANSACTION READ ONLY".to_owned()).await;
+    may_not_write::<MySql>(frozen, &name).await;
+    MySql::say_on(store.pool(), &format!("DROP USER {user}@'%'")).await;
+}
+
+#[tokio::test]
+async fn a_file_of_sqlite_that_may_not_be_written_is_said() {
+    let name = table();
+    let _store = open_table::<Sqlite>(&name).await;
+    let options: sqlx::sqlite::SqliteConnectOptions = Sqlite::url().parse().unwrap();
+    let pool = sqlx::SqlitePool::connect_with(options.read_only(true)).await.unwrap();
+    may_not_write::<Sqlite>(pool, &name).await;
 }
 
 #[tokio::test]

@@ -140,7 +140,7 @@ impl Dialect for MySql {
 
     async fn look(connection: &mut MySqlConnection) -> Result<Look, sqlx::Error> {
         let sql = "SELECT CAST(VERSION() AS BINARY), CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
-                   CAST(@@binlog_format AS BINARY), CAST(@@log_bin AS SIGNED)";
+                   CAST(@@binlog_format AS BINARY), CAST(@@log_bin AS SIGNED), CAST(@@autocommit AS SIGNED)";
         let rows = Self::rows(connection, sql.into_sql_str(), Vec::new()).await?;
         let Some(row) = rows.first() else { return Err(sqlx::Error::RowNotFound) };
         let text = |column| -> Result<String, sqlx::Error> {
@@ -151,11 +151,19 @@ impl Dialect for MySql {
         if Self::int(row, 1)? != 1 {
             concerns.push(Concern::NotDurable("innodb_flush_log_at_trx_commit is not 1"));
         }
-        let unusable = (Self::int(row, 3)? == 1 && text(2)? == "STATEMENT").then(|| {
-            "it writes its binary log by statement, which forbids the isolation level \"read committed\" that onlyonce \
-             needs: set binlog_format to ROW or MIXED"
-                .to_owned()
-        });
+        let unusable = if Self::int(row, 4)? == 0 {
+            Some(
+                "its connections do not commit by themselves, so records would be lost: set autocommit to 1 for them",
+            )
+        } else if Self::int(row, 3)? == 1 && text(2)? == "STATEMENT" {
+            Some(
+                "it writes its binary log by statement, which forbids the isolation level \"read committed\" that onlyonce \
+                 needs: set binlog_format to ROW or MIXED",
+            )
+        } else {
+            None
+        };
+        let unusable = unusable.map(str::to_owned);
         Ok(Look { flavour, concerns, unusable })
     }
 
