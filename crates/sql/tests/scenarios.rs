@@ -1,6 +1,6 @@
 //! What a store must survive, by the numbers of the list in the design; on MySQL (or MariaDB) and on PostgreSQL, in lease mode.
 //!
-//! Elsewhere: 7, 9 and 10 in the same transaction, 22 and 23 in `tx_faults.rs`; 12 and 15 are laws (`laws.rs`), and here again
+//! Elsewhere: 6 to 11 one by one in `processes.rs`, 22 and 23 in `tx_faults.rs`; 12 and 15 are laws (`laws.rs`), and here again
 //! through the engine.
 #![cfg(all(unix, feature = "mysql", feature = "postgres", feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
@@ -350,18 +350,99 @@ async fn scenario_32_a_sweep_races_settlements<DB: Served>() {
     assert!(sweeper.await.unwrap() > 0, "nothing was swept");
 }
 
+/// A database whose clock can be made wrong, for those who come through a pool of their own.
+#[async_trait::async_trait]
+trait Clocked: Served {
+    /// The table by a clock that is so many hours ahead.
+    async fn ahead(table: &str, hours: i64) -> SqlStore<Self>;
+}
+
+#[async_trait::async_trait]
+impl Clocked for MySql {
+    async fn ahead(table: &str, hours: i64) -> SqlStore<Self> {
+        let options = sqlx::mysql::MySqlPoolOptions::new().after_connect(move |connection, _| {
+            Box::pin(async move {
+                let set = format!("SET timestamp = UNIX_TIMESTAMP(NOW(6)) + {}", hours * 3600);
+                sqlx::query(sqlx::AssertSqlSafe(set)).execute(connection).await.map(drop)
+            })
+        });
+        let pool = options.connect(&Self::url()).await.unwrap();
+        SqlStore::<Self>::from_pool(pool).table(table).open().await.unwrap()
+    }
+}
+
+#[async_trait::async_trait]
+impl Clocked for Postgres {
+    /// A clock of that name before the server's own in the search path.
+    async fn ahead(table: &str, hours: i64) -> SqlStore<Self> {
+        let schema = format!("clock_{:016x}", rand::random::<u64>());
+        let make = format!(
+            "CREATE SCHEMA {schema}; CREATE FUNCTION {schema}.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE \
+             AS $$ SELECT pg_catalog.clock_timestamp() + interval '{hours} hours' $$"
+        );
+        let plain = sqlx::PgPool::connect(&Self::url()).await.unwrap();
+        sqlx::raw_sql(sqlx::AssertSqlSafe(make)).execute(&plain).await.unwrap();
+        let options: sqlx::postgres::PgConnectOptions = Self::url().parse().unwrap();
+        let options = options.options([("search_path", format!("{schema},pg_catalog,public"))]);
+        let pool = sqlx::PgPool::connect_with(options).await.unwrap();
+        SqlStore::<Self>::from_pool(pool).table(table).open().await.unwrap()
+    }
+}
+
+#[async_trait::async_trait]
+impl Clocked for Sqlite {
+    async fn ahead(table: &str, hours: i64) -> SqlStore<Self> {
+        let clock = ManualClock::new();
+        clock.advance(Duration::from_secs(3600 * u64::try_from(hours + 24).unwrap()));
+        SqlStore::<Self>::builder(Self::url()).table(table).clock(clock).open().await.unwrap()
+    }
+}
+
+/// For the whole day of `Settings::retain` nothing runs twice, and whoever holds a record may settle it.
+async fn scenario_29_the_clock_of_the_store_steps_by_an_hour<DB: Clocked>() {
+    let (table, _) = made::<DB>().await;
+    let day = Duration::from_secs(24 * 3600);
+    let now = DB::ahead(&table, 0).await;
+    for hours in [1, -1] {
+        let stepped = DB::ahead(&table, hours).await;
+        let (id, claim) = (id(), Claim { retain_unsettled: day, ..claim() });
+        let Begin::Acquired { fence, .. } = now.begin(&id, &claim).await.unwrap() else { panic!("taken") };
+        // Ahead, the lease is over before its time; behind, it is not. Either way nobody runs a second time.
+        let seen = stepped.get(&id).await.unwrap().unwrap().state.kind();
+        assert_eq!(seen, if hours > 0 { StateKind::Lapsed } else { StateKind::Running });
+        assert!(begin(&stepped, &id).await.unwrap().is_none());
+        // The holder's answer counts, also at the wrong time; and it stays.
+        let attempt = AttemptId { owner: claim.owner, fence: Some(fence) };
+        let how = Settlement { retain: day, ..completed("done") };
+        assert_eq!(stepped.settle(&id, &attempt, &how).await.unwrap(), Settled::Applied);
+        for store in [&now, &stepped] {
+            store.sweep(100).await.unwrap();
+            assert!(begin(store, &id).await.unwrap().is_none());
+            assert_eq!(store.get(&id).await.unwrap().unwrap().state.kind(), StateKind::Completed);
+        }
+        // Fences rise all the same.
+        let again = common::id();
+        let first = begin(&now, &again).await.unwrap().unwrap();
+        let release = Settlement { verdict: Verdict::Released, retain: day };
+        assert_eq!(now.settle(&again, &first, &release).await.unwrap(), Settled::Applied);
+        let second = begin(&stepped, &again).await.unwrap().expect("it was released");
+        assert!(second.fence > first.fence, "{hours}: {second:?} after {first:?}");
+    }
+}
+
 #[tokio::test]
-async fn scenario_29_the_clock_of_the_store_steps_by_an_hour() {
-    let clock = ManualClock::new();
-    let builder = SqlStore::<Sqlite>::builder(Sqlite::url()).table(table()).migrate();
-    let store = builder.clock(clock.clone()).open().await.unwrap();
-    let id = id();
-    let attempt = begin(&store, &id).await.unwrap().unwrap();
-    clock.advance(Duration::from_secs(300));
-    // The lease is over before its time: nobody runs a second time, and the holder's answer still counts.
-    assert_eq!(store.get(&id).await.unwrap().unwrap().state.kind(), StateKind::Lapsed);
-    assert!(begin(&store, &id).await.unwrap().is_none());
-    assert_eq!(store.settle(&id, &attempt, &completed("done")).await.unwrap(), Settled::Applied);
+async fn scenario_29_the_clock_of_mysql_steps_by_an_hour() {
+    scenario_29_the_clock_of_the_store_steps_by_an_hour::<MySql>().await;
+}
+
+#[tokio::test]
+async fn scenario_29_the_clock_of_postgres_steps_by_an_hour() {
+    scenario_29_the_clock_of_the_store_steps_by_an_hour::<Postgres>().await;
+}
+
+#[tokio::test]
+async fn scenario_29_the_clock_of_sqlite_steps_by_an_hour() {
+    scenario_29_the_clock_of_the_store_steps_by_an_hour::<Sqlite>().await;
 }
 
 /// Scenarios 6, 8, 9, 10 and 11: processes are killed and paused anywhere, with effects outside of the database.

@@ -28,7 +28,9 @@ on_each! {
     blocked_duplicates_do_not_drain_the_pool,
     a_tx_that_outlives_its_handler_commits_nothing,
     a_tx_may_be_taken_again_and_need_not_be_taken,
-    a_handler_that_ends_the_transaction_itself_gets_no_answer_out,
+    a_handler_that_rolls_back_by_itself_gets_no_answer_out,
+    a_handler_that_commits_by_itself_has_one_effect_and_its_answer,
+    a_handler_that_commits_by_itself_and_fails_is_never_run_again,
     a_savepoint_of_the_handler_is_its_own,
     a_caller_who_goes_away_stops_nothing_and_leaves_no_transaction,
     a_large_answer_is_kept_byte_for_byte,
@@ -347,7 +349,7 @@ async fn a_tx_may_be_taken_again_and_need_not_be_taken<DB: Effects>() {
     assert_eq!(again.unwrap(), "paid");
 }
 
-async fn a_handler_that_ends_the_transaction_itself_gets_no_answer_out<DB: Effects>() {
+async fn a_handler_that_rolls_back_by_itself_gets_no_answer_out<DB: Effects>() {
     let world = World::<DB>::new(Settings::default()).await;
     let ran = world
         .once
@@ -359,6 +361,60 @@ async fn a_handler_that_ends_the_transaction_itself_gets_no_answer_out<DB: Effec
         .await;
     assert!(matches!(ran, Err(No::Refused(Refusal::Store(_)))), "{ran:?}");
     world.pay(&world.once, "k").await.unwrap();
+    assert_eq!(world.effects("k").await, 1);
+}
+
+/// The claim commits early, together with the effect; the answer follows it.
+async fn a_handler_that_commits_by_itself_has_one_effect_and_its_answer<DB: Effects>() {
+    let world = World::<DB>::new(waiting(LONG)).await;
+    let other = world.elsewhere(waiting(LONG)).await;
+    for (key, then) in [("commit", "COMMIT"), ("begin", "COMMIT; BEGIN"), ("twice", "COMMIT; BEGIN; COMMIT")]
+    {
+        let table = world.table.clone();
+        let ran = world
+            .once
+            .call("pay", key)
+            .in_transaction(move |mut tx: Tx<DB>| async move {
+                DB::effect(&mut tx, &table, key).await;
+                DB::say(&mut tx, then).await;
+                Ok::<_, No>("paid".to_owned())
+            })
+            .await;
+        assert_eq!(ran.unwrap(), "paid", "{then}");
+        for once in [&world.once, &other] {
+            assert_eq!(world.pay(once, key).await.unwrap(), "paid", "{then}");
+        }
+        assert_eq!(world.effects(key).await, 1, "{then}");
+    }
+    world.pay(&world.once, "next").await.expect("the connection is fit for the next call");
+}
+
+/// What was committed stays, and nobody knows what else the handler did: the record is judged by its lease.
+async fn a_handler_that_commits_by_itself_and_fails_is_never_run_again<DB: Effects>() {
+    let second = Duration::from_secs(1);
+    let settings = Settings { lease: second, max_run: second, ..Settings::default() };
+    let world = World::<DB>::new(settings).await;
+    let table = world.table.clone();
+    let failed = world
+        .once
+        .call("pay", "k")
+        .in_transaction(move |mut tx: Tx<DB>| async move {
+            DB::effect(&mut tx, &table, "k").await;
+            DB::say(&mut tx, "COMMIT").await;
+            Err::<String, _>(No::Accident)
+        })
+        .await;
+    assert!(matches!(failed, Err(No::Accident)), "{failed:?}");
+    let held = async {
+        loop {
+            match world.pay(&world.once, "k").await {
+                Err(No::Refused(Refusal::InProgress { .. })) => tokio::time::sleep(second / 10).await,
+                other => return other,
+            }
+        }
+    };
+    let held = tokio::time::timeout(LONG, held).await.expect("its lease ends");
+    assert!(matches!(held, Err(No::Refused(Refusal::Unknown { .. }))), "{held:?}");
     assert_eq!(world.effects("k").await, 1);
 }
 
@@ -482,7 +538,27 @@ async fn a_drain_waits_for_transactions<DB: Effects>() {
 async fn over_long_keys_are_refused_before_anything_is_asked<DB: Effects>() {
     let world = World::<DB>::new(Settings::default()).await;
     let refused = world.pay(&world.once, &"k".repeat(300)).await;
-    assert!(matches!(refused, Err(No::Refused(Refusal::Input(_)))), "{refused:?}");
+    let Err(No::Refused(Refusal::Input(error))) = refused else { panic!("{refused:?}") };
+    assert!(error.to_string().contains("255"), "it says how long a key may be: {error}");
+}
+
+/// DDL commits what came before it on MySQL, without a word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ddl_in_a_handler_on_mysql_has_one_effect_and_its_answer() {
+    let world = World::<onlyonce_sql::MySql>::new(waiting(LONG)).await;
+    let table = world.table.clone();
+    let ran = world
+        .once
+        .call("pay", "k")
+        .in_transaction(move |mut tx: Tx<onlyonce_sql::MySql>| async move {
+            onlyonce_sql::MySql::effect(&mut tx, &table, "k").await;
+            onlyonce_sql::MySql::say(&mut tx, &format!("CREATE TABLE ddl_{table} (id INT)")).await;
+            Ok::<_, No>("paid".to_owned())
+        })
+        .await;
+    assert_eq!(ran.unwrap(), "paid");
+    assert_eq!(world.pay(&world.once, "k").await.unwrap(), "paid");
+    assert_eq!(world.effects("k").await, 1);
 }
 
 /// Not on SQLite, where one who writes keeps everybody else from claiming.

@@ -4,9 +4,9 @@
 
 mod common;
 
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::process::{CHILD, block_on, child};
 use common::*;
 use onlyonce_core::{ErrorKind, Idempotency, Refusal, Settings, StateKind};
 use onlyonce_sql::{CrashPoint, InTransaction as _, MySql, Postgres, SqlStore, Sqlite, Tx};
@@ -150,53 +150,84 @@ async fn a_killed_connection_on_postgres() {
     a_killed_connection::<Postgres>("SELECT pg_terminate_backend(pg_backend_pid())").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idle_transaction_of_a_dead_host_frees_its_key() {
-    let (table, store) = world::<Postgres>().await;
-    let (proxy, through) = behind::<Postgres>(&table).await;
-    let once = through.same_transaction().idle_timeout(Duration::from_secs(1)).build().unwrap();
-    let name = table.clone();
-    let dead = tokio::spawn(once.call("pay", "k").in_transaction(move |mut tx: Tx<Postgres>| async move {
-        Postgres::effect(&mut tx, &name, "k").await;
-        std::future::pending::<()>().await;
-        Ok::<_, No>(String::new())
-    }));
-    while Postgres::count(store.pool(), &table, "k").await == 0 && proxy.traffic().exchanges < 8 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    // From here on it is as if its host had lost power: the server hears nothing, not even the end.
-    proxy.black_hole();
-    insist::<Postgres>(&engine(&store), &table, "k", 0).await;
-    assert_eq!(Postgres::count(store.pool(), &table, "k").await, 1);
-    dead.abort();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_the_commit_fails_the_answer_does_not_go_out() {
-    let (table, store) = world::<Postgres>().await;
+/// PostgreSQL and SQLite check a deferred constraint at COMMIT, and say no.
+async fn when_the_commit_fails_the_answer_does_not_go_out<DB: Effects>() {
+    let (table, store) = world::<DB>().await;
     let parent = format!("parent_{table}");
     let make = format!(
         "CREATE TABLE {parent} (id BIGINT PRIMARY KEY); ALTER TABLE effects_{table} ADD parent BIGINT \
          REFERENCES {parent} DEFERRABLE INITIALLY DEFERRED"
     );
-    Postgres::say_on(store.pool(), &make).await;
+    DB::say_on(store.pool(), &make).await;
     let once = engine(&store);
     for (key, size) in [("small", 0), ("large", 30_000)] {
         let break_it = format!("INSERT INTO effects_{table} (name, parent) VALUES ('{key}', 7)");
         let broken = once
             .call("pay", key)
-            .in_transaction(move |mut tx: Tx<Postgres>| async move {
-                Postgres::say(&mut tx, &break_it).await;
+            .in_transaction(move |mut tx: Tx<DB>| async move {
+                DB::say(&mut tx, &break_it).await;
                 Ok("paid".repeat(size))
             })
             .await;
         let Err(No::Refused(Refusal::Store(error))) = broken else { panic!("{broken:?}") };
         assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
-        assert_eq!(Postgres::count(store.pool(), &table, key).await, 0);
-        let id = once.call("pay", key).record_id().unwrap();
-        assert!(once.outcome(&id).await.unwrap().is_none(), "nothing is left of it");
-        insist::<Postgres>(&once, &table, key, 0).await;
+        let said = std::error::Error::source(&error).unwrap().to_string();
+        assert!(said.contains("broke a rule of the database"), "{said}");
+        nothing_is_left_and_the_retry_runs(&store, &once, &table, key).await;
     }
+}
+
+async fn nothing_is_left_and_the_retry_runs<DB: Effects>(
+    store: &SqlStore<DB>,
+    once: &Idempotency,
+    table: &str,
+    key: &str,
+) {
+    assert_eq!(DB::count(store.pool(), table, key).await, 0);
+    let id = once.call("pay", key).record_id().unwrap();
+    assert!(once.outcome(&id).await.unwrap().is_none(), "nothing is left of it");
+    let answer = insist::<DB>(once, table, key, 0).await;
+    assert_eq!(answer, insist::<DB>(once, table, key, 0).await);
+    assert_eq!(DB::count(store.pool(), table, key).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_commit_fails_on_postgres_the_answer_does_not_go_out() {
+    when_the_commit_fails_the_answer_does_not_go_out::<Postgres>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_commit_fails_on_sqlite_the_answer_does_not_go_out() {
+    when_the_commit_fails_the_answer_does_not_go_out::<Sqlite>().await;
+}
+
+/// MySQL and MariaDB check nothing at COMMIT. There it fails if somebody ends the connection before it arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_commit_fails_on_mysql_the_answer_does_not_go_out() {
+    let (table, store) = world::<MySql>().await;
+    let (proxy, through) = behind::<MySql>(&table).await;
+    let once = engine(&through);
+    proxy.when(MYSQL_COMMIT, NetFault::DropRequest);
+    let (tell, told) = tokio::sync::oneshot::channel::<i64>();
+    let name = table.clone();
+    let call = tokio::spawn(once.call("pay", "k").in_transaction(move |mut tx: Tx<MySql>| async move {
+        MySql::effect(&mut tx, &name, "k").await;
+        let id = sqlx::query_scalar("SELECT CAST(CONNECTION_ID() AS SIGNED)").fetch_one(&mut *tx).await;
+        let _ = tell.send(id.unwrap());
+        Ok::<_, No>("paid".to_owned())
+    }));
+    let connection = told.await.unwrap();
+    let sent = async {
+        while proxy.traffic().faults == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, sent).await.expect("COMMIT is sent");
+    MySql::say_on(store.pool(), &format!("KILL {connection}")).await;
+    let broken = tokio::time::timeout(LONG, call).await.expect("resolved in time").unwrap();
+    let Err(No::Refused(Refusal::Store(error))) = broken else { panic!("{broken:?}") };
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    nothing_is_left_and_the_retry_runs(&store, &once, &table, "k").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -300,24 +331,6 @@ async fn a_call_costs_five_round_trips_and_the_pools_own_on_mysql() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_costs_five_round_trips_and_the_pools_own_on_postgres() {
     a_call_costs_round_trips::<Postgres>(6).await;
-}
-
-/// What a child process is told.
-const CHILD: &str = "ONLYONCE_TX_CHILD";
-
-fn child<DB: Effects>(test: &str, task: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, task);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Some(file) = DB::url().strip_prefix("sqlite://") {
-        command.env(SQLITE_FILE, file);
-    }
-    command
-}
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.unwrap().block_on(work)
 }
 
 /// The process dies at each named point; whoever comes next finishes.

@@ -252,7 +252,7 @@ impl<DB: Database> Holding<DB> {
 }
 
 fn no_claim<DB: Database>() -> StoreError {
-    let why = "the handler ended the transaction itself (by a COMMIT or ROLLBACK of its own, or a savepoint that it kept), so \
-               its answer can't be kept";
+    let why = "the handler ended the transaction itself (by a ROLLBACK of its own, or a savepoint that it kept), so its answer \
+               can't be kept";
     StoreError::new(ErrorKind::Rejected, DB::WORD, "commit", why)
 }

@@ -12,8 +12,12 @@ use crate::dialect::Database;
 /// The transaction in which the record of this call is written: what is done with it commits with the answer, or not at all.
 ///
 /// Use it as a connection: `sqlx::query(…).execute(&mut *tx)`. It goes back when it is dropped, and onlyonce commits once
-/// the handler has answered; there is no `commit` here. `tx.begin()` makes a savepoint. Don't keep it beyond the handler, and
-/// don't end the transaction by SQL of your own: then the answer is not sent, and what was not committed is rolled back.
+/// the handler has answered; there is no `commit` here. `tx.begin()` makes a savepoint. Don't keep it beyond the handler: then
+/// the answer is not sent, and what was not committed is rolled back.
+///
+/// Don't end the transaction by SQL of your own. After a ROLLBACK the claim is gone: the answer is not sent, and a retry runs. A
+/// COMMIT (on MySQL also DDL) commits the claim early: the answer is kept beside it, but if the handler fails after that, or
+/// the process dies, the record is judged by its lease: in progress for `max_run`, then unknown. It never runs a second time.
 pub struct Tx<DB: Database> {
     // Only `None` while it is being dropped.
     transaction: Option<Transaction<'static, DB>>,

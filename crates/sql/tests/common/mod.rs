@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "not every file of tests uses all of it")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
+pub(crate) mod process;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -194,13 +196,19 @@ macro_rules! on_each {
     };
 }
 
-/// The database behind a proxy, with a pool of its own.
-pub(crate) async fn behind<DB: Served>(table: &str) -> (onlyonce_testkit::FaultProxy, SqlStore<DB>) {
+/// A proxy before the database, and the URL that leads through it.
+pub(crate) async fn proxied<DB: Served>() -> (onlyonce_testkit::FaultProxy, String) {
     let url = DB::url();
     let at = url.find('@').unwrap() + 1;
     let end = at + url[at..].find('/').unwrap();
     let proxy = onlyonce_testkit::FaultProxy::start(&url[at..end]).await.unwrap();
     let through = format!("{}127.0.0.1:{}{}", &url[..at], proxy.port(), &url[end..]);
+    (proxy, through)
+}
+
+/// The database behind a proxy, with a pool of its own.
+pub(crate) async fn behind<DB: Served>(table: &str) -> (onlyonce_testkit::FaultProxy, SqlStore<DB>) {
+    let (proxy, through) = proxied::<DB>().await;
     let store = SqlStore::<DB>::builder(through).table(table).open().await.unwrap();
     (proxy, store)
 }
