@@ -360,6 +360,7 @@ async fn a_handler_that_rolls_back_by_itself_gets_no_answer_out<DB: Effects>() {
         })
         .await;
     assert!(matches!(ran, Err(No::Refused(Refusal::Store(_)))), "{ran:?}");
+    every_connection_is_free(&world.store).await;
     world.pay(&world.once, "k").await.unwrap();
     assert_eq!(world.effects("k").await, 1);
 }
@@ -386,7 +387,7 @@ async fn a_handler_that_commits_by_itself_has_one_effect_and_its_answer<DB: Effe
         }
         assert_eq!(world.effects(key).await, 1, "{then}");
     }
-    world.pay(&world.once, "next").await.expect("the connection is fit for the next call");
+    every_connection_is_free(&world.store).await;
 }
 
 /// What was committed stays, and nobody knows what else the handler did: the record is judged by its lease.
@@ -440,6 +441,17 @@ async fn a_savepoint_of_the_handler_is_its_own<DB: Effects>() {
     assert_eq!(counts, (1, 0, 1));
 }
 
+/// Every connection of the pool can be used, and none of them is in a transaction.
+async fn every_connection_is_free<DB: Effects>(store: &SqlStore<DB>) {
+    let mut all = Vec::new();
+    for _ in 0..store.pool().options().get_max_connections() {
+        let mut connection = store.pool().acquire().await.unwrap();
+        assert!(!sqlx::Connection::is_in_transaction(&*connection));
+        DB::say(&mut connection, "SELECT 1").await;
+        all.push(connection);
+    }
+}
+
 async fn a_caller_who_goes_away_stops_nothing_and_leaves_no_transaction<DB: Effects>() {
     let world = Arc::new(World::<DB>::new(waiting(LONG)).await);
     for n in 0..20_u64 {
@@ -455,14 +467,7 @@ async fn a_caller_who_goes_away_stops_nothing_and_leaves_no_transaction<DB: Effe
         assert_eq!(world.effects(&key).await, 1);
     }
     world.once.drain(LONG).await;
-    // Every connection of the pool can be used, and none of them holds a row.
-    let mut all = Vec::new();
-    for _ in 0..world.store.pool().options().get_max_connections() {
-        let mut connection = world.store.pool().acquire().await.unwrap();
-        assert!(!sqlx::Connection::is_in_transaction(&*connection));
-        DB::say(&mut connection, "SELECT 1").await;
-        all.push(connection);
-    }
+    every_connection_is_free(&world.store).await;
 }
 
 async fn a_large_answer_is_kept_byte_for_byte<DB: Effects>() {

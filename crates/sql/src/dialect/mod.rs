@@ -81,6 +81,9 @@ pub trait Dialect: sqlx::Database + Sized {
     const AFTERWARDS: Option<&'static str> = None;
     /// What lets the handler's own statements wait as they always do, after a claim that may wait for a moment only.
     const UNHURRIED: Option<&'static str> = Self::AFTERWARDS;
+    /// What opens a transaction where a handler ended its own by SQL, and else fails without harm: for a driver that could not end
+    /// its transaction any more, and would count it for ever.
+    const REOPEN: Option<&'static str> = None;
     /// How many transactions may be open at a time, if that does not depend on the pool.
     const WRITERS: Option<usize> = None;
 

@@ -37,6 +37,8 @@ impl Dialect for Sqlite {
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
     const NOW: Option<&'static str> = None;
 
+    // Without a transaction COMMIT and ROLLBACK fail here.
+    const REOPEN: Option<&'static str> = Some("BEGIN");
     // There is one writer at a time; a queue of ours is fairer than its busy handler.
     const WRITERS: Option<usize> = Some(1);
 

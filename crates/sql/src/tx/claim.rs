@@ -152,8 +152,8 @@ async fn failed<DB: Database>(
 
 /// Rolls back, also what was undone by itself already. What fails here is rolled back by the server with the connection.
 pub(super) async fn leave<DB: Database>(mut transaction: Transaction<'static, DB>) {
-    if let Some(afterwards) = DB::AFTERWARDS {
-        let _ = DB::raw(&mut transaction, safe(afterwards.to_owned())).await;
+    for sql in [DB::AFTERWARDS, DB::REOPEN].into_iter().flatten() {
+        let _ = DB::raw(&mut transaction, safe(sql.to_owned())).await;
     }
     let _ = transaction.rollback().await;
 }

@@ -3,7 +3,7 @@
 use sqlx::Transaction;
 
 use crate::dialect::{Database, Done, Meaning};
-use crate::statements::Statements;
+use crate::statements::{Statements, safe};
 use crate::value::Value;
 
 /// Why a commit did not end well.
@@ -41,6 +41,9 @@ pub(super) async fn settle_and_commit<DB: Database>(
     arguments: Vec<Value>,
 ) -> Result<(), Commit> {
     let settled = DB::run(&mut transaction, statements.settle.sql.clone(), arguments).await;
+    if let Some(reopen) = DB::REOPEN {
+        let _ = DB::raw(&mut transaction, safe(reopen.to_owned())).await;
+    }
     match settled {
         Ok(Done { rows: 1, .. }) => transaction.commit().await.map_err(Commit::during::<DB>),
         Ok(_) => Err(Commit::NoClaim),
