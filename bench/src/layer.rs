@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
 use crate::Effort;
-use crate::load::{Keys, requests_per_second};
+use crate::load::{Keys, pace};
 use onlyonce_bench_report::{Goal, Report};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -61,16 +61,14 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
         let body = order();
         let (mut fresh, mut replays) = (Vec::new(), Vec::new());
         for round in 0..=effort.rounds {
-            let without = requests_per_second(bare, &body, Keys::Fresh, effort.round).await;
-            let first = requests_per_second(layered, &body, Keys::Fresh, effort.round).await;
-            let again = requests_per_second(layered, &body, Keys::Repeated, effort.round).await;
+            let without = pace(bare, &body, Keys::Fresh, effort.round).await;
+            let first = pace(layered, &body, Keys::Fresh, effort.round).await;
+            let again = pace(layered, &body, Keys::Repeated, effort.round).await;
             // The first round warms up.
             if round > 0 {
-                fresh.push(first / without);
-                replays.push(again / without);
-                eprintln!(
-                    "round {round}: bare {without:.0}/s, first runs {first:.0}/s, replays {again:.0}/s"
-                );
+                fresh.push(first.rate / without.rate);
+                replays.push(again.rate / without.rate);
+                eprintln!("round {round}: bare {without}, first runs {first}, replays {again}");
             }
         }
         report.add("P1", "layer on memory, first runs / bare handler", &fresh, Goal::AtLeast(0.75));

@@ -1,9 +1,11 @@
 //! A client that is much cheaper than what it measures: prepared bytes on keep-alive connections.
+#![allow(clippy::disallowed_methods, reason = "measuring is about real time")]
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memchr::memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,8 +22,23 @@ pub(crate) enum Keys {
     Repeated,
 }
 
-/// Sends requests for a while over 64 connections; returns how many were answered a second.
-pub(crate) async fn requests_per_second(address: SocketAddr, body: &str, keys: Keys, span: Duration) -> f64 {
+/// What came of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pace {
+    /// Answers a second.
+    pub(crate) rate: f64,
+    /// The time within which 99 of 100 were answered, in microseconds.
+    pub(crate) p99: f64,
+}
+
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.0}/s (p99 {:.0} µs)", self.rate, self.p99)
+    }
+}
+
+/// Sends requests for a while over 64 connections, each as soon as the one before it is answered.
+pub(crate) async fn pace(address: SocketAddr, body: &str, keys: Keys, span: Duration) -> Pace {
     static NEXT_KEY: AtomicU64 = AtomicU64::new(0);
     let stop = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..CONNECTIONS)
@@ -30,7 +47,7 @@ pub(crate) async fn requests_per_second(address: SocketAddr, body: &str, keys: K
             tokio::spawn(async move {
                 let mut socket = TcpStream::connect(address).await.expect("the server listens");
                 socket.set_nodelay(true).expect("a TCP socket");
-                let mut answered = 0_u64;
+                let mut took = Vec::new();
                 let mut buffer = vec![0; 4096];
                 while !stop.load(Ordering::Relaxed) {
                     let n = NEXT_KEY.fetch_add(1, Ordering::Relaxed);
@@ -42,21 +59,24 @@ pub(crate) async fn requests_per_second(address: SocketAddr, body: &str, keys: K
                         "POST /pay HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\nidempotency-key: {key}\r\ncontent-length: {}\r\n\r\n{body}",
                         body.len()
                     );
+                    let sent = Instant::now();
                     socket.write_all(request.as_bytes()).await.expect("the server reads");
                     read_answer(&mut socket, &mut buffer).await;
-                    answered += 1;
+                    took.push(sent.elapsed());
                 }
-                answered
+                took
             })
         })
         .collect();
     tokio::time::sleep(span).await;
     stop.store(true, Ordering::Relaxed);
-    let mut answered = 0;
+    let mut took = Vec::new();
     for client in clients {
-        answered += client.await.expect("no client fails");
+        took.extend(client.await.expect("no client fails"));
     }
-    answered as f64 / span.as_secs_f64()
+    took.sort_unstable();
+    let p99 = took.get(took.len() * 99 / 100).copied().unwrap_or_default();
+    Pace { rate: took.len() as f64 / span.as_secs_f64(), p99: p99.as_secs_f64() * 1e6 }
 }
 
 async fn read_answer(socket: &mut TcpStream, buffer: &mut [u8]) {
