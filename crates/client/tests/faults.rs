@@ -1,25 +1,22 @@
 //! The client against a service behind the layer, over a network that loses, delays and resets; every effect is in a ledger.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
-use std::collections::BTreeSet;
+mod common;
+
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use common::Service;
 use onlyonce_client::{CallKey, OnlyOnce, OutcomeQuery, OutcomeUnknown, ServerSays};
-use onlyonce_core::{Idempotency, MemoryStore, Store};
+use onlyonce_core::{Idempotency, MemoryStore};
 use onlyonce_http::{IdempotencyLayer, ScopeFrom};
 use onlyonce_testkit::{FaultProxy, Ledger, NetFault};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 const FAST: Duration = Duration::from_millis(5);
 
@@ -27,73 +24,6 @@ fn client(setup: impl FnOnce(onlyonce_client::Builder) -> onlyonce_client::Build
     let builder = OnlyOnce::builder().pauses(FAST, 10 * FAST).attempt_timeout(Duration::from_secs(2));
     let http = onlyonce_client::http().no_proxy().build().unwrap();
     ClientBuilder::new(http).with(setup(builder).build().unwrap()).build()
-}
-
-/// A service that records every effect, and every request with its key.
-#[derive(Clone)]
-struct Service {
-    ledger: Ledger,
-    seen: Ledger,
-    store: Arc<dyn Store>,
-    /// How long a handler takes.
-    takes: Duration,
-}
-
-impl Service {
-    fn new() -> Self {
-        let (ledger, seen) = (Ledger::in_memory(), Ledger::in_memory());
-        Self { ledger, seen, store: Arc::new(MemoryStore::new()), takes: Duration::ZERO }
-    }
-
-    /// `answers` may answer instead of the service, before the layer sees the request: it is told how many came before.
-    async fn serve(
-        &self,
-        at: &str,
-        answers: impl Fn(u32) -> Option<Response> + Clone + Send + Sync + 'static,
-    ) -> (SocketAddr, JoinHandle<()>) {
-        let once = Idempotency::builder_shared(Arc::clone(&self.store)).build().unwrap();
-        let (ledger, seen, takes) = (self.ledger.clone(), self.seen.clone(), self.takes);
-        let count = Arc::new(AtomicU32::new(0));
-        let pay = async move |headers: HeaderMap, body: String| {
-            tokio::time::sleep(takes).await;
-            let key = headers["idempotency-key"].to_str().unwrap();
-            ledger.record(key, &body).unwrap();
-            (StatusCode::CREATED, format!("paid {body}, effect of {key}"))
-        };
-        let app = Router::new()
-            .route("/pay", post(pay))
-            .layer(IdempotencyLayer::new(once, ScopeFrom::nobody()))
-            .layer(middleware::from_fn(move |request: Request, next: Next| {
-                let (seen, count, answers) = (seen.clone(), Arc::clone(&count), answers.clone());
-                async move {
-                    if request.method() == "POST" {
-                        seen.record(request.headers()["idempotency-key"].to_str().unwrap(), "seen").unwrap();
-                        if let Some(answer) = answers(count.fetch_add(1, Ordering::SeqCst)) {
-                            return answer;
-                        }
-                    }
-                    next.run(request).await
-                }
-            }));
-        let listener = TcpListener::bind(at).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        (address, tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }))
-    }
-
-    fn effects(&self) -> usize {
-        self.ledger.effects().unwrap().len()
-    }
-
-    /// How many posts the server ever saw.
-    fn posts(&self) -> usize {
-        self.seen.effects().unwrap().len()
-    }
-
-    /// How many keys the server ever saw.
-    fn keys(&self) -> usize {
-        let seen = self.seen.effects().unwrap();
-        seen.iter().map(|effect| effect.key.as_str()).collect::<BTreeSet<_>>().len()
-    }
 }
 
 fn passes(_: u32) -> Option<Response> {

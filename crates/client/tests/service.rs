@@ -2,19 +2,17 @@
 #![cfg(feature = "tower")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
-use std::collections::BTreeSet;
+mod common;
+
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request as Incoming;
-use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use axum::routing::post;
 use bytes::Bytes;
+use common::Service;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
@@ -25,7 +23,7 @@ use onlyonce_client::{
 };
 use onlyonce_core::{Idempotency, MemoryStore};
 use onlyonce_http::{IdempotencyLayer, ScopeFrom};
-use onlyonce_testkit::{FaultProxy, Ledger, NetFault};
+use onlyonce_testkit::{FaultProxy, NetFault};
 use tokio::net::TcpListener;
 use tower::{Layer as _, ServiceExt as _};
 
@@ -35,46 +33,6 @@ fn client(setup: impl FnOnce(Builder) -> Builder) -> Calls {
     let fast = Duration::from_millis(5);
     let once = setup(OnlyOnce::builder().pauses(fast, 10 * fast).attempt_timeout(Duration::from_secs(2)));
     once.build().unwrap().layer(Client::builder(TokioExecutor::new()).build_http())
-}
-
-/// A service that records every effect and every key; `answers` may answer instead of it, before the layer.
-async fn serve(
-    answers: impl Fn(u32) -> Option<Response> + Clone + Send + Sync + 'static,
-) -> (SocketAddr, Ledger, Ledger) {
-    let (ledger, seen) = (Ledger::in_memory(), Ledger::in_memory());
-    let (effects, keys, count) = (ledger.clone(), seen.clone(), Arc::new(AtomicU32::new(0)));
-    let pay = async move |headers: HeaderMap, body: String| {
-        let key = headers["idempotency-key"].to_str().unwrap();
-        effects.record(key, &body).unwrap();
-        (StatusCode::CREATED, format!("paid {body}, effect of {key}"))
-    };
-    let once = Idempotency::new(MemoryStore::new());
-    let app = Router::new()
-        .route(
-            "/pay",
-            post(pay).get(async |headers: HeaderMap| headers.contains_key("idempotency-key").to_string()),
-        )
-        .layer(IdempotencyLayer::new(once, ScopeFrom::nobody()))
-        .layer(middleware::from_fn(move |request: Incoming, next: Next| {
-            let (keys, count, answers) = (keys.clone(), Arc::clone(&count), answers.clone());
-            async move {
-                if request.method() == "POST" {
-                    keys.record(request.headers()["idempotency-key"].to_str().unwrap(), "seen").unwrap();
-                    if let Some(answer) = answers(count.fetch_add(1, Ordering::SeqCst)) {
-                        return answer;
-                    }
-                }
-                next.run(request).await
-            }
-        }));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-    (address, ledger, seen)
-}
-
-fn keys(ledger: &Ledger) -> usize {
-    ledger.effects().unwrap().into_iter().map(|effect| effect.key).collect::<BTreeSet<_>>().len()
 }
 
 fn call(address: SocketAddr, what: &'static str) -> Request<Full<Bytes>> {
@@ -97,7 +55,8 @@ async fn faults_of_the_network_and_busy_servers_give_one_effect_and_its_answer_u
             2 => Some(StatusCode::TOO_MANY_REQUESTS.into_response()),
             _ => None,
         };
-        let (address, effects, seen) = serve(busy).await;
+        let service = Service::new();
+        let (address, _) = service.serve("127.0.0.1:0", busy).await;
         let proxy = FaultProxy::start(address.to_string()).await.unwrap();
         proxy.next(fault, 2);
         let answer = client(|it| it).oneshot(call(proxy.address(), "7")).await.unwrap();
@@ -105,13 +64,14 @@ async fn faults_of_the_network_and_busy_servers_give_one_effect_and_its_answer_u
         let key = answer.extensions().get::<CallKey>().unwrap().0.clone();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(body, format!("paid 7, effect of {key}"), "{fault:?}");
-        assert_eq!((effects.effects().unwrap().len(), keys(&seen)), (1, 1), "{fault:?}");
+        assert_eq!((service.effects(), service.keys()), (1, 1), "{fault:?}");
     }
 }
 
 #[tokio::test]
 async fn what_can_not_be_known_is_told_with_the_key_and_what_is_stored_is_fetched() {
-    let (address, effects, seen) = serve(|_| None).await;
+    let service = Service::new();
+    let (address, _) = service.serve("127.0.0.1:0", |_| None).await;
     let proxy = FaultProxy::start(address.to_string()).await.unwrap();
     let hasty = || client(|it| it.attempts(2).attempt_timeout(Duration::from_millis(500)));
     proxy.always(NetFault::DropReply);
@@ -127,7 +87,7 @@ async fn what_can_not_be_known_is_told_with_the_key_and_what_is_stored_is_fetche
     proxy.next(NetFault::DropReply, 2);
     let answer = hasty().oneshot(call(proxy.address(), "8")).await.unwrap();
     assert_eq!(answer.headers()["idempotent-replayed"], "true", "the outcome query found it");
-    assert_eq!((effects.effects().unwrap().len(), keys(&seen)), (2, 2));
+    assert_eq!((service.effects(), service.keys()), (2, 2));
 }
 
 #[tokio::test]
@@ -143,14 +103,15 @@ async fn a_server_that_does_not_know_is_believed_and_other_answers_are_given_bac
     let unknown = error.downcast_ref::<OutcomeUnknown>().unwrap();
     assert_eq!((unknown.attempts(), unknown.server_says()), (2, Some(ServerSays::Unknown)));
 
-    let (address, _, seen) = serve(|_| None).await;
+    let service = Service::new();
+    let (address, _) = service.serve("127.0.0.1:0", |_| None).await;
     let send = async |what| {
         let mut call = call(address, what);
         call.headers_mut().insert("idempotency-key", "mine".parse().unwrap());
         client(|it| it).oneshot(call).await.unwrap().status()
     };
     assert_eq!((send("1").await, send("2").await), (StatusCode::CREATED, StatusCode::UNPROCESSABLE_ENTITY));
-    assert_eq!(seen.effects().unwrap().len(), 2, "a 422 is never retried");
+    assert_eq!(service.posts(), 2, "a 422 is never retried");
     let read = Request::get(format!("http://{address}/pay")).body(Full::default()).unwrap();
     let answer = client(|it| it).oneshot(read).await.unwrap();
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "false", "a GET needs no key");
@@ -161,14 +122,16 @@ async fn nobody_listening_was_never_sent_and_a_server_that_is_down_is_not_storme
     let error = client(|it| it.attempts(3)).oneshot(call(([127, 0, 0, 1], 1).into(), "1")).await.unwrap_err();
     assert!(error.downcast_ref::<OutcomeUnknown>().is_none(), "{error}");
 
-    let (address, effects, seen) = serve(|_| Some(StatusCode::SERVICE_UNAVAILABLE.into_response())).await;
+    let service = Service::new();
+    let (address, _) =
+        service.serve("127.0.0.1:0", |_| Some(StatusCode::SERVICE_UNAVAILABLE.into_response())).await;
     let calls = client(|it| it.retry_allowance(30, 0).outcome_query(OutcomeQuery::Off));
     let all: Vec<_> = (0..100).map(|_| tokio::spawn(calls.clone().oneshot(call(address, "1")))).collect();
     for one in all {
         assert!(one.await.unwrap().unwrap_err().downcast_ref::<OutcomeUnknown>().is_some());
     }
     // 100 calls, 30 retries in reserve, and one with every five calls. Without a bound it would be 800.
-    let posts = seen.effects().unwrap().len();
+    let posts = service.posts();
     assert!((100..=150).contains(&posts), "{posts}");
-    assert_eq!((effects.effects().unwrap().len(), keys(&seen)), (0, 100));
+    assert_eq!((service.effects(), service.keys()), (0, 100));
 }
