@@ -11,12 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use common::repeating::Repeating;
 use common::servers::{OwnCluster, Redis};
 use futures_util::FutureExt;
-use onlyonce_core::{
-    AttemptId, Begin, Claim, ErrorKind, Fence, RecordId, Revision, Settled, Settlement, Snapshot, Store,
-    StoreError,
-};
+use onlyonce_core::Store;
 use onlyonce_store_redis::{OpenError, RedisStore};
 use onlyonce_testkit::Harness;
 use onlyonce_testkit::laws::store_laws;
@@ -73,7 +71,7 @@ async fn all_laws(open: impl AsyncFn() -> Arc<dyn Store>) {
 
 async fn patient(url: &str) -> RedisStore {
     let prefix = common::prefix();
-    for _ in 0..20 {
+    for _ in 0..200 {
         let builder = RedisStore::builder(url).prefix(&prefix).response_timeout(Duration::from_secs(10));
         match builder.open().await {
             Ok(store) => return store,
@@ -83,68 +81,6 @@ async fn patient(url: &str) -> RedisStore {
         }
     }
     panic!("the Cluster can't be reached")
-}
-
-/// Makes a call again while it fails as unavailable or ambiguous, as the engine does: the same owner makes it safe.
-#[derive(Debug)]
-struct Repeating(RedisStore);
-
-macro_rules! repeated {
-    ($store:expr, $call:ident($($argument:expr),*)) => {{
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match $store.$call($($argument),*).await {
-                Err(error)
-                    if tries < 100 && matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Ambiguous) =>
-                {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-                done => return done,
-            }
-        }
-    }};
-}
-
-#[async_trait::async_trait]
-impl Store for Repeating {
-    async fn begin(&self, id: &RecordId, claim: &Claim) -> Result<Begin, StoreError> {
-        repeated!(self.0, begin(id, claim))
-    }
-
-    async fn renew(
-        &self,
-        id: &RecordId,
-        attempt: &AttemptId,
-        lease: Duration,
-    ) -> Result<Settled, StoreError> {
-        repeated!(self.0, renew(id, attempt, lease))
-    }
-
-    async fn settle(
-        &self,
-        id: &RecordId,
-        attempt: &AttemptId,
-        how: &Settlement,
-    ) -> Result<Settled, StoreError> {
-        repeated!(self.0, settle(id, attempt, how))
-    }
-
-    async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
-        repeated!(self.0, get(id))
-    }
-
-    async fn forget(&self, id: &RecordId, seen: Fence) -> Result<Settled, StoreError> {
-        repeated!(self.0, forget(id, seen))
-    }
-
-    async fn sweep(&self, limit: u32) -> Result<u32, StoreError> {
-        repeated!(self.0, sweep(limit))
-    }
-
-    async fn changed(&self, id: &RecordId, seen: Revision, timeout: Duration) {
-        self.0.changed(id, seen, timeout).await;
-    }
 }
 
 struct Primary {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "not every file of tests uses all of it")]
 
 pub(crate) mod calls;
+pub(crate) mod repeating;
 pub(crate) mod servers;
 
 use std::time::Duration;
