@@ -5,7 +5,6 @@
 mod common;
 
 use std::fs::File;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use common::{
     until_effects,
 };
 use onlyonce_consumer::Job;
-use onlyonce_testkit::Ledger;
+use onlyonce_testkit::{Ledger, free_port};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -74,12 +73,6 @@ impl Drop for Own {
     }
 }
 
-/// A port below those that the system gives to clients: nobody takes it while the server is down.
-fn port() -> u16 {
-    let mut ports = std::iter::repeat_with(|| rand::random_range(20_000..32_000));
-    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
-}
-
 async fn nats(directory: &Path, port: u16) -> Own {
     let mut command = Command::new("nats-server");
     command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(directory);
@@ -122,7 +115,7 @@ async fn epmd(directory: &Path, port: u16) -> Own {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_nats_that_is_killed_and_started_again_loses_nothing() {
-    let (directory, port) = (tempfile::tempdir().unwrap(), port());
+    let (directory, port) = (tempfile::tempdir().unwrap(), free_port());
     let server = nats(directory.path(), port).await;
     let stage = Stage::nats_at(&format!("nats://127.0.0.1:{port}")).await;
     let restart = async |_: &Stage| {
@@ -134,7 +127,7 @@ async fn a_nats_that_is_killed_and_started_again_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rabbitmq_that_is_killed_and_started_again_loses_nothing() {
-    let (directory, ports) = (tempfile::tempdir().unwrap(), [port(), port(), port()]);
+    let (directory, ports) = (tempfile::tempdir().unwrap(), [free_port(), free_port(), free_port()]);
     let _epmd = epmd(directory.path(), ports[2]).await;
     let server = rabbitmq(directory.path(), ports).await;
     let stage = Stage::rabbitmq_at(&format!("amqp://guest:guest@127.0.0.1:{}/%2f", ports[0])).await;

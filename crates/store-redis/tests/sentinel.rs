@@ -89,7 +89,7 @@ async fn sentinels_and_primary_may_have_passwords_of_their_own() {
     let primary = Redis::start(&["--requirepass", "hunter2"]).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sentinel.conf");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = onlyonce_testkit::free_port();
     let text = format!(
         "port {port}\nbind 127.0.0.1\nlogfile {}\nrequirepass w@tch\nsentinel monitor main 127.0.0.1 {} 1\n\
          sentinel auth-pass main hunter2\n",

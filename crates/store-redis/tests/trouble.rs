@@ -179,7 +179,7 @@ mod tls {
         let folder = tempfile::tempdir().unwrap();
         certificates(folder.path());
         let file = |name: &str| folder.path().join(name).display().to_string();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = onlyonce_testkit::free_port();
         let (key, certificate, authority) = (file("redis.key"), file("redis.crt"), file("ca.crt"));
         let redis = Redis::start(&[
             "--tls-port",

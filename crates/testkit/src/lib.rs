@@ -5,6 +5,7 @@
 //! - [`ModelStore`]: the contract a second time, as plain as can be. With a [`Flaw`] it is a mutant that the laws catch.
 //! - [`FaultyStore`]: loses requests and replies, delays and hangs, by a script or from a seed.
 //! - [`FaultProxy`]: a network between a client and a real server that drops, delays, resets and half-closes.
+//! - [`free_port`] and [`free_pair`]: for servers that are killed and started again where they were.
 //! - [`Ledger`] and [`History`]: what really happened, what callers heard, and whether the two fit.
 //! - [`KillTest`](kill) and [`CrowdTest`](kill): processes that make calls are killed, paused and restarted; nothing may happen
 //!   twice.
@@ -51,6 +52,7 @@ pub mod laws;
 mod ledger;
 pub mod lock_laws;
 mod model;
+mod ports;
 mod proxy;
 
 pub use faulty::{Fault, FaultyStore, Op, Rates};
@@ -61,4 +63,5 @@ pub use kill::{CrowdTest, KillReport, KillTest};
 pub use ledger::{Effect, Ledger};
 pub use lock_laws::{LockHarness, run_lock_law};
 pub use model::{Flaw, ModelHarness, ModelStore};
+pub use ports::{free_pair, free_port};
 pub use proxy::{FaultProxy, NetFault, Traffic};

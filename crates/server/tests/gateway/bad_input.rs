@@ -41,7 +41,7 @@ fn a_scope_of_the_authorization_header_is_warned_about() {
 
 #[test]
 fn an_upstream_that_is_not_there_does_not_stop_the_start() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = format!("127.0.0.1:{}", onlyonce_testkit::free_port());
     let setup = Setup::bare()
         .with(&["--upstream", &format!("http://{nobody}")])
         .with(&["--scope", "none"])

@@ -1,7 +1,6 @@
 //! Servers that are taken away, and gateways that are killed, paused, drained and reloaded.
 
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use onlyonce_testkit::free_port;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -27,7 +27,7 @@ pub(crate) struct Redis {
 impl Redis {
     pub(crate) fn start() -> Self {
         let folder = TempDir::new().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let process = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
             // Every write is in the file as it was sent.

@@ -1,8 +1,10 @@
 //! Services that were not written by us, made idempotent without a change.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+use onlyonce_testkit::free_port;
 
 use crate::client::Request;
 use crate::program::{Setup, eventually, post};
@@ -32,10 +34,6 @@ impl Drop for Service {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Where packages are installed once: beside the build, so that a clean build has clean packages.

@@ -1,6 +1,6 @@
 //! Gateways and upstreams that are killed at random moments while clients retry.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ fn check(made: &[Made], kills: usize, address: SocketAddr, path: &str, effects_o
 }
 
 fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    SocketAddr::from(([127, 0, 0, 1], onlyonce_testkit::free_port()))
 }
 
 fn gateways_are_killed_at_random(store: &str, count: usize) {

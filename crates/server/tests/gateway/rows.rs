@@ -243,7 +243,7 @@ on_every_store! {
 
     fn what_was_never_sent_is_released(store: &str) {
         let upstream = Upstream::start();
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let nobody = format!("127.0.0.1:{}", onlyonce_testkit::free_port());
         let gateway = Setup::new(store, &upstream)
             .config(&format!("[[forward]]\npath = \"/dead\"\nupstream = \"http://{nobody}\"\n\
                               [[forward]]\npath = \"/nameless\"\nupstream = \"http://no-such-host.invalid\"\n")).start();

@@ -1,9 +1,9 @@
 //! Servers of one test alone, for what no shared server survives: being killed, stopped, emptied and failed over.
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use onlyonce_testkit::{free_pair, free_port};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ pub(crate) struct Redis {
 impl Redis {
     /// With nothing written to disk, and these arguments besides.
     pub(crate) async fn start(arguments: &[&str]) -> Self {
-        Self::start_at(free_port(0), arguments).await
+        Self::start_at(free_port(), arguments).await
     }
 
     async fn start_at(port: u16, arguments: &[&str]) -> Self {
@@ -40,7 +40,7 @@ impl Redis {
         let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
         let library = clock_library(folder.path());
         let variables = vec![("LD_PRELOAD", library), ("BEHIND_SECONDS", by.as_secs().to_string())];
-        let mut redis = Self { port: free_port(0), arguments, child: None, folder, variables };
+        let mut redis = Self { port: free_port(), arguments, child: None, folder, variables };
         redis.restart().await;
         redis
     }
@@ -168,7 +168,7 @@ impl Watched {
     }
 
     fn add_sentinel(&mut self) {
-        let (port, folder) = (free_port(0), tempfile::tempdir().unwrap());
+        let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
         let file = folder.path().join("sentinel.conf");
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nlogfile log\nsentinel monitor main 127.0.0.1 {} 2\n\
@@ -219,7 +219,7 @@ impl OwnCluster {
         let mut nodes = Vec::new();
         for _ in 0..6 {
             let more = "--cluster-enabled yes --cluster-config-file nodes.conf --cluster-node-timeout 1500";
-            nodes.push(Redis::start_at(free_port(10_000), &more.split(' ').collect::<Vec<_>>()).await);
+            nodes.push(Redis::start_at(free_pair(), &more.split(' ').collect::<Vec<_>>()).await);
         }
         let mut create = Command::new("redis-cli");
         create
@@ -317,16 +317,4 @@ fn clock_library(folder: &std::path::Path) -> String {
         Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&file).arg("-ldl").status();
     assert!(built.expect("cc is installed").success());
     library.display().to_string()
-}
-
-/// A port that nobody listens on, nor on the one that is `also` higher.
-fn free_port(also: u16) -> u16 {
-    loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if also == 0
-            || port.checked_add(also).is_some_and(|other| TcpListener::bind(("127.0.0.1", other)).is_ok())
-        {
-            return port;
-        }
-    }
 }
