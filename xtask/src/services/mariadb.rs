@@ -1,7 +1,7 @@
 //! One MariaDB, with an empty database.
 
-use super::Starting;
 use super::server::{Server, free_port, wait_until};
+use super::{Room, Starting};
 use crate::cmd::Cmd;
 use crate::failure::Failure;
 
@@ -17,7 +17,7 @@ pub(super) fn one(starting: &mut Starting<'_>) -> Result<String, Failure> {
     Cmd::new("mariadb-install-db")
         .args(["--no-defaults", &user, &data, "--auth-root-authentication-method=normal", "--skip-test-db"])
         .output()?;
-    let args = [
+    let mut args = vec![
         "--no-defaults".to_owned(),
         user,
         data,
@@ -28,6 +28,9 @@ pub(super) fn one(starting: &mut Starting<'_>) -> Result<String, Failure> {
         // Every test is a process with a pool of its own.
         "--max-connections=1000".to_owned(),
     ];
+    if starting.room == Room::Much {
+        args.extend(["--innodb-buffer-pool-size=5G".to_owned(), "--innodb-log-file-size=1G".to_owned()]);
+    }
     starting.servers.push(Server::start("mariadbd", &args, starting.life)?);
     let client = Cmd::new("mariadb").args(["--no-defaults", "--user=root", &format!("--socket={socket}")]);
     wait_until("mariadbd answers", || client.clone().args(["--execute=SELECT 1"]).works())?;

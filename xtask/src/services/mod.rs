@@ -42,7 +42,7 @@ const PACKAGES: &[&str] = &[
 pub(crate) struct Options {}
 
 pub(crate) fn run(_: &Options) -> Result<(), Failure> {
-    let services = Services::start_for(Life::Own, |_| true)?;
+    let services = Services::start_for(Life::Own, Room::Little, |_| true)?;
     println!();
     for (name, value) in &services.variables {
         println!("export {name}={value}");
@@ -72,6 +72,15 @@ enum Life {
     Own,
 }
 
+/// How much memory servers may take to hold what they store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// What they take by default.
+    Little,
+    /// Enough for ten million records.
+    Much,
+}
+
 /// Servers that run; dropping it stops them.
 #[derive(Debug)]
 pub(crate) struct Services {
@@ -82,15 +91,20 @@ pub(crate) struct Services {
 
 impl Services {
     pub(crate) fn start() -> Result<Self, Failure> {
-        Self::start_for(Life::Command, |_| true)
+        Self::start_for(Life::Command, Room::Little, |_| true)
+    }
+
+    /// Databases that hold a large table in memory, as one would where one keeps it.
+    pub(crate) fn start_with_room() -> Result<Self, Failure> {
+        Self::start_for(Life::Command, Room::Much, |_| true)
     }
 
     /// Only those that these variables name.
     pub(crate) fn start_only(variables: &[&str]) -> Result<Self, Failure> {
-        Self::start_for(Life::Command, |variable| variables.contains(&variable))
+        Self::start_for(Life::Command, Room::Little, |variable| variables.contains(&variable))
     }
 
-    fn start_for(life: Life, is_wanted: impl Fn(&str) -> bool) -> Result<Self, Failure> {
+    fn start_for(life: Life, room: Room, is_wanted: impl Fn(&str) -> bool) -> Result<Self, Failure> {
         let mut services = Self { servers: Vec::new(), variables: Vec::new(), directory: None };
         let kinds: &[(&'static str, Start)] = &[
             ("ONLYONCE_TEST_REDIS_URL", redis::one),
@@ -111,18 +125,18 @@ impl Services {
         given.iter().for_each(|(variable, _)| println!("   {variable} is given"));
         if !wanted.is_empty() {
             needs::ensure(needs::SERVERS)?;
-            services.start_all(&wanted, life)?;
+            services.start_all(&wanted, life, room)?;
         }
         Ok(services)
     }
 
     /// Starts them at the same time: most of a start is waiting. All that did start are kept, so that they are stopped if
     /// one did not.
-    fn start_all(&mut self, kinds: &[(&'static str, Start)], life: Life) -> Result<(), Failure> {
+    fn start_all(&mut self, kinds: &[(&'static str, Start)], life: Life, room: Room) -> Result<(), Failure> {
         let directory = self.directory.insert(directory()?).path();
         let started: Vec<Started> = std::thread::scope(|scope| {
             let start = |&(variable, start): &(_, Start)| {
-                scope.spawn(move || Started::new(variable, start, directory, life))
+                scope.spawn(move || Started::new(variable, start, directory, (life, room)))
             };
             let threads: Vec<_> = kinds.iter().map(start).collect();
             threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
@@ -171,6 +185,7 @@ fn directory() -> Result<TempDir, Failure> {
 struct Starting<'a> {
     directory: &'a std::path::Path,
     life: Life,
+    room: Room,
     servers: &'a mut Vec<Server>,
 }
 
@@ -192,10 +207,15 @@ struct Started {
 }
 
 impl Started {
-    fn new(variable: &'static str, start: Start, directory: &std::path::Path, life: Life) -> Self {
+    fn new(
+        variable: &'static str,
+        start: Start,
+        directory: &std::path::Path,
+        (life, room): (Life, Room),
+    ) -> Self {
         let watch = Stopwatch::start();
         let mut servers = Vec::new();
-        let url = start(&mut Starting { directory, life, servers: &mut servers });
+        let url = start(&mut Starting { directory, life, room, servers: &mut servers });
         if let Ok(url) = &url {
             println!("   {variable}={url} ({})", watch.shown());
         }

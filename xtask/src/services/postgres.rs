@@ -1,7 +1,7 @@
 //! One PostgreSQL, with an empty database. It does not run as root, so root hands it to the user `postgres`.
 
-use super::Starting;
 use super::server::{Server, User, free_port, wait_until};
+use super::{Room, Starting};
 use crate::cmd::Cmd;
 use crate::failure::Failure;
 use crate::needs;
@@ -30,7 +30,11 @@ pub(super) fn one(starting: &mut Starting<'_>) -> Result<String, Failure> {
         ["-c", &sockets],
         ["-c", "max_connections=500"],
     ];
-    let args: Vec<String> = args.into_iter().flatten().map(str::to_owned).collect();
+    let much: &[_] = match starting.room {
+        Room::Little => &[],
+        Room::Much => &[["-c", "shared_buffers=3GB"], ["-c", "max_wal_size=4GB"]],
+    };
+    let args: Vec<String> = args.iter().chain(much).flatten().map(|word| (*word).to_owned()).collect();
     let server = Server::start_as(user.as_ref(), &program("postgres")?, &args, starting.life)?;
     // Killed, it would leave a piece of shared memory behind; interrupted, it ends at once and cleans up.
     starting.servers.push(server.stopped_by("INT"));

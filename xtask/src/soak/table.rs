@@ -16,6 +16,16 @@ pub(super) struct Soak {
     pub(super) filter: &'static str,
     pub(super) variable: &'static str,
     count: u32,
+    kind: Kind,
+}
+
+/// What a soak needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It shows that something holds.
+    Shows,
+    /// It times something, in this file of tests: built as it is shipped, one test after the other, on servers with room.
+    Times(&'static str),
 }
 
 pub(super) const SOAKS: &[Soak] = &[
@@ -26,6 +36,7 @@ pub(super) const SOAKS: &[Soak] = &[
         filter: "binary(memory_equals_model)",
         variable: "PROPTEST_CASES",
         count: 100_000,
+        kind: Kind::Shows,
     },
     Soak {
         name: "storm",
@@ -34,6 +45,7 @@ pub(super) const SOAKS: &[Soak] = &[
         filter: "test(storm)",
         variable: "ONLYONCE_SEEDS",
         count: 10_000,
+        kind: Kind::Shows,
     },
     Soak {
         name: "kills",
@@ -42,6 +54,7 @@ pub(super) const SOAKS: &[Soak] = &[
         filter: "test(killed_at_random)",
         variable: "ONLYONCE_KILLS",
         count: 1_000,
+        kind: Kind::Shows,
     },
     Soak {
         name: "crash-points",
@@ -50,6 +63,7 @@ pub(super) const SOAKS: &[Soak] = &[
         filter: "binary(engine_kill) & test(killed_at_every_named_point)",
         variable: "ONLYONCE_CRASHES",
         count: 150,
+        kind: Kind::Shows,
     },
     Soak {
         name: "redis-crowd",
@@ -58,6 +72,7 @@ pub(super) const SOAKS: &[Soak] = &[
         filter: "test(of_200_duplicates)",
         variable: "ONLYONCE_KILLS",
         count: 400,
+        kind: Kind::Shows,
     },
     Soak {
         name: "redis-network",
@@ -66,6 +81,7 @@ pub(super) const SOAKS: &[Soak] = &[
         filter: "test(all_faults_of_the_network)",
         variable: "ONLYONCE_SEEDS",
         count: 100,
+        kind: Kind::Shows,
     },
     Soak {
         name: "gateway",
@@ -74,6 +90,7 @@ pub(super) const SOAKS: &[Soak] = &[
         filter: "test(killed_at_random)",
         variable: "ONLYONCE_KILLS",
         count: 500,
+        kind: Kind::Shows,
     },
     Soak {
         name: "consumer-kills",
@@ -82,6 +99,7 @@ pub(super) const SOAKS: &[Soak] = &[
         filter: "binary(kill)",
         variable: "ONLYONCE_CONSUMER_KILLS",
         count: 100,
+        kind: Kind::Shows,
     },
     Soak {
         name: "consumer-transactions",
@@ -90,6 +108,7 @@ pub(super) const SOAKS: &[Soak] = &[
         filter: "binary(transaction) & test(killed_at_random)",
         variable: "ONLYONCE_CONSUMER_KILLS",
         count: 100,
+        kind: Kind::Shows,
     },
     Soak {
         name: "outbox-chain",
@@ -98,6 +117,16 @@ pub(super) const SOAKS: &[Soak] = &[
         filter: "test(the_chain_over_an_outbox)",
         variable: "ONLYONCE_CONSUMER_KILLS",
         count: 100,
+        kind: Kind::Shows,
+    },
+    Soak {
+        name: "sql-grown",
+        title: "A call and a sweep among so many records cost what they cost among ten thousand, on each database",
+        package: "onlyonce-sql",
+        filter: "binary(grown)",
+        variable: "ONLYONCE_RECORDS",
+        count: 10_000_000,
+        kind: Kind::Times("grown"),
     },
 ];
 
@@ -113,7 +142,11 @@ impl Soak {
     /// Runs with its own count, or with as much as fits into `budget`.
     pub(super) fn run(&self, budget: Option<Duration>) -> Result<Outcome, Failure> {
         self.command().args(["--no-run"]).run()?; // compiling is not soaking
-        let served = services::are_needed_by(self.package).then(Services::start).transpose()?;
+        let start = match self.kind {
+            Kind::Shows => Services::start,
+            Kind::Times(_) => Services::start_with_room,
+        };
+        let served = services::are_needed_by(self.package).then(start).transpose()?;
         let command = served.iter().fold(self.command(), |command, services| services.tell(command));
         let Some(budget) = budget else { return self.timed(&command, self.count) };
         let trial = self.timed(&command, self.count.div_ceil(20))?;
@@ -137,6 +170,10 @@ impl Soak {
     /// The profile `soak` of .config/nextest.toml does not end a test for being slow.
     fn command(&self) -> Cmd {
         let nextest = Cmd::cargo("nextest run --profile soak --all-features --package").args([self.package]);
+        let nextest = match self.kind {
+            Kind::Shows => nextest,
+            Kind::Times(file) => nextest.args(["--release", "--test-threads=1", "--test", file]),
+        };
         nextest.args(["-E", self.filter])
     }
 }

@@ -1,7 +1,20 @@
 //! The three databases, as far as they are measured.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use onlyonce_sql::{Database, MySql, Postgres, SqlStore, Sqlite};
 use sqlx::{AssertSqlSafe, Pool, Transaction};
+
+/// How many records are filled in by one transaction.
+const CHUNK: u64 = 500_000;
+
+/// Which records are filled in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Kept,
+    Expired,
+}
 
 #[async_trait::async_trait]
 pub(crate) trait Measured: Database {
@@ -12,12 +25,17 @@ pub(crate) trait Measured: Database {
     async fn bare(pool: &Pool<Self>, table: &str);
     /// Article 004: three transactions, with the row locked in two of them.
     async fn article(pool: &Pool<Self>, table: &str, key: &str);
-    /// Completed records that are kept, or that have expired.
-    async fn fill(pool: &Pool<Self>, table: &str, records: u64, expired: bool);
+    /// Completed records, spread evenly among all that there could be.
+    async fn fill(pool: &Pool<Self>, table: &str, records: u64, kind: Kind);
+    /// Does now what the database would else do later, beside the measurement.
+    async fn rest(pool: &Pool<Self>, table: &str);
+    /// Where it keeps a table that is dropped, if not on a server.
+    fn folder(pool: &Pool<Self>) -> Option<PathBuf>;
 }
 
 macro_rules! measured {
-    ($database:ty, $label:literal, $url:expr, $one:literal, $two:literal, $lock:literal, $id:literal, $numbers:expr, $more:literal, $value:literal, $begin:literal) => {
+    ($database:ty, $label:literal, $url:expr, $one:literal, $two:literal, $lock:literal, $id:literal, $random:literal,
+     $numbers:expr, $more:literal, $value:literal, $begin:literal, $roomy:literal, $rest:expr, $folder:expr) => {
         #[async_trait::async_trait]
         impl Measured for $database {
             const LABEL: &'static str = $label;
@@ -69,19 +87,40 @@ macro_rules! measured {
                 transaction.commit().await.unwrap();
             }
 
-            async fn fill(pool: &Pool<Self>, table: &str, records: u64, expired: bool) {
-                let expires = if expired { "1" } else { "4000000000000000" };
-                let numbers: fn(u64) -> String = $numbers;
-                let sql = format!(
-                    concat!(
-                        "INSERT INTO {} (id, status, hash_rules, hash, fence, attempts, owner, began_over, lease_until, created_at, ",
-                        "settled_at, expires_at, route, key_hash, scope_hash, answer", $more, ") ",
-                        "SELECT ", $id, ", 1, 1, ", $id, ", 1, 1, substr(", $id, ", 1, 16), 0, 1, 1, 1, {}, substr(", $id,
-                        ", 1, 4), substr(", $id, ", 1, 16), substr(", $id, ", 1, 16), ", $id, $value, " FROM {}"
-                    ),
-                    table, expires, numbers(records)
-                );
-                Self::say(pool, sql).await;
+            async fn fill(pool: &Pool<Self>, table: &str, records: u64, kind: Kind) {
+                let expires = match kind {
+                    Kind::Kept => "4000000000000000 + n",
+                    Kind::Expired => "1",
+                };
+                let mut connection = pool.acquire().await.unwrap();
+                sqlx::raw_sql($roomy).execute(&mut *connection).await.unwrap();
+                let numbers: fn(u64, u64) -> String = $numbers;
+                // In the order of their ids, because a tree does not tell how it grew, and grows faster so.
+                let step = (1_u64 << 56) / records;
+                for from in (0..records).step_by(CHUNK as usize) {
+                    let sql = format!(
+                        concat!(
+                            "INSERT INTO {} (id, status, hash_rules, hash, fence, attempts, owner, began_over, lease_until, ",
+                            "created_at, settled_at, expires_at, route, key_hash, scope_hash, answer", $more, ") ",
+                            "SELECT ", $id, ", 1, 1, ", $random, ", 1, 1, substr(", $random, ", 1, 16), 0, 1, 1, 1, {}, ",
+                            "substr(", $random, ", 1, 9), substr(", $random, ", 1, 16), substr(", $random, ", 1, 16), ",
+                            $random, $value, " FROM {}"
+                        ),
+                        table, step, expires, numbers(from, CHUNK.min(records - from))
+                    );
+                    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *connection).await.unwrap();
+                }
+                connection.close().await.unwrap();
+            }
+
+            async fn rest(pool: &Pool<Self>, table: &str) {
+                let sql: fn(&str) -> String = $rest;
+                Self::say(pool, sql(table)).await;
+            }
+
+            fn folder(pool: &Pool<Self>) -> Option<PathBuf> {
+                let folder: fn(&Pool<Self>) -> Option<PathBuf> = $folder;
+                folder(pool)
             }
         }
     };
@@ -102,11 +141,15 @@ measured!(
     "$1",
     "$2",
     "FOR UPDATE",
+    "decode(lpad(to_hex(n * {}), 14, '0'), 'hex') || substr(sha256((random()::text || n::text)::bytea), 1, 25)",
     "sha256((random()::text || n::text)::bytea)",
-    |n| format!("generate_series(1, {n}) AS numbers(n)"),
+    |from, n| format!("generate_series({from}::bigint, {}) AS numbers(n)", from + n - 1),
     ", awaited",
     ", FALSE",
-    "BEGIN"
+    "BEGIN",
+    "SELECT 1",
+    |table| format!("VACUUM ANALYZE {table}"),
+    |_| None
 );
 measured!(
     MySql,
@@ -115,13 +158,18 @@ measured!(
     "?",
     "?",
     "FOR UPDATE",
+    "CONCAT(UNHEX(LPAD(HEX(n * {}), 14, '0')), substr(UNHEX(SHA2(CONCAT(RAND(), n), 256)), 1, 25))",
     "UNHEX(SHA2(CONCAT(RAND(), n), 256))",
-    |n| format!(
-        "(SELECT a.n + 1000 * b.n AS n FROM {THOUSAND} AS a CROSS JOIN {THOUSAND} AS b LIMIT {n}) AS numbers"
+    |from, n| format!(
+        "(SELECT {from} + a.n + 1000 * b.n AS n FROM {THOUSAND} AS b CROSS JOIN {THOUSAND} AS a \
+         WHERE a.n + 1000 * b.n < {n} ORDER BY n LIMIT {n}) AS numbers"
     ),
     "",
     "",
-    "BEGIN"
+    "BEGIN",
+    "SELECT 1",
+    |table| format!("ANALYZE TABLE {table}"),
+    |_| None
 );
 measured!(
     Sqlite,
@@ -130,13 +178,19 @@ measured!(
     "?",
     "?",
     "",
+    "unhex(printf('%014x', n * {}) || hex(randomblob(25)))",
     "randomblob(32)",
-    |n| format!(
-        "(WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {n}) SELECT n FROM numbers)"
+    |from, n| format!(
+        "(WITH RECURSIVE numbers(n) AS (SELECT {from} UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {}) \
+         SELECT n FROM numbers)",
+        from + n
     ),
     "",
     "",
-    "BEGIN IMMEDIATE"
+    "BEGIN IMMEDIATE",
+    "PRAGMA cache_size = -1000000",
+    |_| "PRAGMA wal_checkpoint(TRUNCATE)".to_owned(),
+    |pool| pool.connect_options().get_filename().parent().map(PathBuf::from)
 );
 
 /// A thousand numbers, in SQL that MySQL and MariaDB both speak.
@@ -146,6 +200,8 @@ pub(crate) async fn open<DB: Measured>() -> (String, SqlStore<DB>) {
     let table = format!("bench_{:016x}", rand::random::<u64>());
     // One more than the callers, who use a connection each: one is kept for handlers that ask for a second.
     let builder = SqlStore::<DB>::builder(DB::url()).max_connections(17);
+    // Counting all of them takes its time.
+    let builder = builder.response_timeout(Duration::from_secs(600));
     let store = builder.table(&*table).migrate().open().await.unwrap();
     (table, store)
 }

@@ -1,7 +1,7 @@
 //! P4: a call in the transaction of its record, against the bare transaction and against the way of article 004, on each
 //! database. P5: begin, settle and sweep among many records, against the same among few.
 //!
-//! `cargo xtask bench` starts the databases; by hand, set what `cargo xtask services` prints. `--quick` takes fewer and
+//! `cargo xtask soak sql-grown` does P5 with ten times as many. `cargo xtask bench` starts the databases; by hand, set what `cargo xtask services` prints. `--quick` takes fewer and
 //! shorter rounds and fewer records.
 #![allow(
     missing_docs,
@@ -11,14 +11,16 @@
 )]
 
 mod databases;
+mod grown;
 mod ways;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use databases::Measured;
 use onlyonce_bench_report::{Goal, Report};
-use onlyonce_sql::{MySql, Postgres, SqlStore, Sqlite};
+use onlyonce_sql::{MySql, Postgres, Sqlite};
 
+use grown::{FEW, Rounds};
 use ways::{Way, World};
 
 /// How long and how often to measure.
@@ -26,11 +28,9 @@ use ways::{Way, World};
 pub(crate) struct Effort {
     rounds: usize,
     round: Duration,
-    /// The large number of records of P5; the small one is 10⁴.
+    /// The large number of records of P5.
     records: u64,
 }
-
-const FEW: u64 = 10_000;
 
 #[tokio::main]
 async fn main() {
@@ -77,29 +77,10 @@ async fn in_transaction<DB: Measured>(effort: Effort, goal: f64, report: &mut Re
 }
 
 async fn among_many<DB: Measured>(effort: Effort, report: &mut Report) {
-    let (few, many) = (filled::<DB>(FEW).await, filled::<DB>(effort.records).await);
-    let (mut calls, mut sweeps) = (Vec::new(), Vec::new());
-    for _ in 0..effort.rounds {
-        let of_few = ways::begin_and_settle(&few, effort.round / 2).await;
-        calls.push(ways::begin_and_settle(&many, effort.round / 2).await / of_few);
-        let of_few = swept::<DB>(&few).await;
-        sweeps.push(swept::<DB>(&many).await / of_few);
+    let rounds = Rounds { count: effort.rounds, span: effort.round / 2 };
+    let ratios = grown::measure::<DB>(effort.records, rounds).await;
+    for (what, figures) in ratios.named() {
+        let case = format!("{}: {what} among {} / among {FEW}", DB::LABEL, effort.records);
+        report.add("P5", &case, figures, Goal::AtMost(1.3));
     }
-    let case = |what: &str| format!("{}: {what} among {} / among {FEW}", DB::LABEL, effort.records);
-    report.add("P5", &case("begin + settle"), &calls, Goal::AtMost(1.3));
-    report.add("P5", &case("sweep of 1000 expired"), &sweeps, Goal::AtMost(1.3));
-}
-
-async fn filled<DB: Measured>(records: u64) -> (String, SqlStore<DB>) {
-    let (table, store) = databases::open::<DB>().await;
-    DB::fill(store.pool(), &table, records, false).await;
-    (table, store)
-}
-
-/// The time of a sweep of a thousand expired records.
-async fn swept<DB: Measured>((table, store): &(String, SqlStore<DB>)) -> f64 {
-    DB::fill(store.pool(), table, 1000, true).await;
-    let started = Instant::now();
-    assert_eq!(store.purge(|_| ()).await.unwrap(), 1000);
-    started.elapsed().as_secs_f64()
 }

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use onlyonce_core::codec::CodecError;
 use onlyonce_core::{
-    Answer, AttemptId, Begin, Bytes, Claim, Class, Classify, Fingerprint, Hash16, Idempotency, Label, Owner,
-    RecordId, Refusal, Settlement, Store as _, Takeover, Verdict,
+    Answer, AttemptId, Begin, Bytes, Claim, Class, Classify, Fingerprint, Hash16, Idempotency, Inspect as _,
+    Label, Owner, RecordId, Refusal, Settlement, Store as _, Takeover, Verdict,
 };
 use onlyonce_sql::{InTransaction as _, SqlStore, Tx};
 
-use crate::databases::{self, Measured};
+use crate::databases::{self, Kind, Measured};
 
 const CALLERS: usize = 16;
 
@@ -72,6 +72,40 @@ impl<DB: Measured> World<DB> {
         Self { table, store, once }
     }
 
+    /// With so many completed records.
+    pub(crate) async fn filled(records: u64) -> Self {
+        let world = Self::new().await;
+        DB::fill(world.store.pool(), &world.table, records, Kind::Kept).await;
+        DB::rest(world.store.pool(), &world.table).await;
+        world
+    }
+
+    /// What was written is much, and is not left to others.
+    pub(crate) async fn remove(self) {
+        let Self { table, store, .. } = self;
+        match DB::folder(store.pool()) {
+            Some(folder) => {
+                store.pool().close().await;
+                std::fs::remove_dir_all(folder).unwrap();
+            }
+            None => {
+                for name in [
+                    format!("business_{table}"),
+                    format!("article_{table}"),
+                    format!("{table}_migrations"),
+                    table,
+                ] {
+                    DB::say(store.pool(), format!("DROP TABLE {name}")).await;
+                }
+            }
+        }
+    }
+
+    /// How many records there are.
+    pub(crate) async fn count(&self) -> u64 {
+        self.store.count().await.unwrap().values().sum()
+    }
+
     /// Payments a second.
     pub(crate) async fn rate(&self, way: Way, span: Duration) -> f64 {
         let done = Arc::new(AtomicU64::new(0));
@@ -115,35 +149,54 @@ async fn pay<DB: Measured>(way: Way, table: &str, store: &SqlStore<DB>, once: &I
     }
 }
 
-/// Seconds for a begin and a settle in lease mode, one after the other.
-pub(crate) async fn begin_and_settle<DB: Measured>(
-    (_, store): &(String, SqlStore<DB>),
-    span: Duration,
-) -> f64 {
+// What is timed among few and among many records; seconds each.
+impl<DB: Measured> World<DB> {
+    /// A begin and a settle in lease mode, one after the other.
+    pub(crate) async fn leased(&self, span: Duration) -> f64 {
+        repeated(span, || begin_and_settle(&self.store)).await
+    }
+
+    /// A call in the transaction of its record, one after the other.
+    pub(crate) async fn in_transaction(&self, span: Duration) -> f64 {
+        repeated(span, || pay(Way::Ours, &self.table, &self.store, &self.once)).await
+    }
+
+    /// A sweep of a thousand expired records.
+    pub(crate) async fn swept(&self) -> f64 {
+        DB::fill(self.store.pool(), &self.table, 1000, Kind::Expired).await;
+        let started = Instant::now();
+        assert_eq!(self.store.purge(|_| ()).await.unwrap(), 1000);
+        started.elapsed().as_secs_f64()
+    }
+}
+
+async fn repeated<F: Future<Output = ()>>(span: Duration, mut call: impl FnMut() -> F) -> f64 {
     let started = Instant::now();
     let mut calls = 0.0;
-    while started.elapsed() < span {
-        let id = RecordId::from_bytes(rand::random());
-        let claim = Claim {
-            owner: Owner::random(),
-            fingerprint: Fingerprint::empty(),
-            lease: Duration::from_secs(60),
-            retain_unsettled: Duration::from_secs(86_400),
-            takeover: Takeover::Never,
-            label: Label {
-                route: "POST /pay".into(),
-                key: Hash16::from_bytes(rand::random()),
-                scope: Hash16::from_bytes(rand::random()),
-            },
-        };
-        let Begin::Acquired { fence, .. } = store.begin(&id, &claim).await.unwrap() else { panic!("taken") };
-        let attempt = AttemptId { owner: claim.owner, fence: Some(fence) };
-        let verdict = Verdict::Completed(Answer("{\"paid\":42}".into()));
-        store
-            .settle(&id, &attempt, &Settlement { verdict, retain: Duration::from_secs(86_400) })
-            .await
-            .unwrap();
+    while calls == 0.0 || started.elapsed() < span {
+        call().await;
         calls += 1.0;
     }
     started.elapsed().as_secs_f64() / calls
+}
+
+async fn begin_and_settle<DB: Measured>(store: &SqlStore<DB>) {
+    let id = RecordId::from_bytes(rand::random());
+    let claim = Claim {
+        owner: Owner::random(),
+        fingerprint: Fingerprint::empty(),
+        lease: Duration::from_secs(60),
+        retain_unsettled: Duration::from_secs(86_400),
+        takeover: Takeover::Never,
+        label: Label {
+            route: "POST /pay".into(),
+            key: Hash16::from_bytes(rand::random()),
+            scope: Hash16::from_bytes(rand::random()),
+        },
+    };
+    let Begin::Acquired { fence, .. } = store.begin(&id, &claim).await.unwrap() else { panic!("taken") };
+    let attempt = AttemptId { owner: claim.owner, fence: Some(fence) };
+    let verdict = Verdict::Completed(Answer("{\"paid\":42}".into()));
+    let how = Settlement { verdict, retain: Duration::from_secs(86_400) };
+    store.settle(&id, &attempt, &how).await.unwrap();
 }
