@@ -15,9 +15,48 @@ pub(crate) struct Audience {
 
 impl Audience {
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        // Browsers name HTML first when they show the answer; `fetch` and other programs do not name it at all.
-        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let wants_page = accept.split(',').next().is_some_and(|first| first.trim().starts_with("text/html"));
-        Self { language: Language::of(headers), wants_page }
+        Self { language: Language::of(headers), wants_page: wants_page(headers) }
+    }
+}
+
+/// Browsers name HTML, and like it best, when they show the answer; `fetch` and other programs do not name it at all.
+fn wants_page(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut best = (0.0, "");
+    for (kind, weight) in accept.split(',').filter_map(wish) {
+        if weight > best.0 {
+            best = (weight, kind);
+        }
+    }
+    best.1.eq_ignore_ascii_case("text/html")
+}
+
+/// One entry of `Accept`, such as `text/html;q=0.8`.
+fn wish(entry: &str) -> Option<(&str, f32)> {
+    let mut parts = entry.split(';').map(str::trim);
+    let kind = parts.next()?;
+    let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse().ok())?;
+    Some((kind, weight))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_for_who_likes_it_best() {
+        for (accept, expected) in [
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true),
+            ("text/html; charset=utf-8", true),
+            ("application/json;q=0.5, text/html", true),
+            ("text/html;q=0", false),
+            ("text/html;q=0.1, application/json", false),
+            ("application/json, text/html", false),
+            ("*/*", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
+            assert_eq!(Audience::of(&headers).wants_page, expected, "{accept}");
+        }
     }
 }

@@ -21,6 +21,7 @@ use crate::key::{KeyFrom, from_sequence};
 use crate::layer::Shared;
 use crate::meter::{Meter, Tally};
 use crate::options::MissingKey;
+use crate::path;
 use crate::problem::{Problem, ProblemKind};
 use crate::routes::{self, Route};
 use crate::token::{Found, TokenRule};
@@ -115,7 +116,7 @@ impl<S> Call<S> {
         let key = match early.map_or_else(|| self.key_in(&body), |key| Ok(Some(key))) {
             Ok(Some(key)) => key,
             Ok(None) if self.route.options.missing_key == MissingKey::Pass => return Prepared::Pass(body),
-            Ok(None) => return Prepared::Refuse(Problem::new(ProblemKind::KeyMissing)),
+            Ok(None) => return Prepared::Refuse(Problem::key_missing(&self.route.options.key)),
             Err(problem) => return Prepared::Refuse(problem),
         };
         let Some(scope) = self.scope.take() else {
@@ -146,7 +147,7 @@ impl<S> Call<S> {
         let Some(scope) = self.scope.take() else {
             return Prepared::Refuse(Problem::new(ProblemKind::ScopeMissing));
         };
-        let action = Operation::http(self.parts.method.as_str(), routes::path(&self.parts));
+        let action = Operation::http(self.parts.method.as_str(), &path::of(&self.parts));
         let (ticket, expired) = match rule.tokens.check(&token, &scope, &action).await {
             Ok(Checked::Valid(ticket)) => (ticket, false),
             Ok(Checked::Expired(ticket)) => (ticket, true),
@@ -191,7 +192,7 @@ impl<S> Call<S> {
 
     fn fingerprint(&self, body: &[u8]) -> Result<Fingerprint, Problem> {
         let of = &self.route.options.fingerprint;
-        of.of(&self.parts, routes::path(&self.parts), body)
+        of.of(&self.parts, &path::of(&self.parts), body)
             .map_err(|why| Problem::new(ProblemKind::BodyInvalid).because(why))
     }
 
@@ -202,7 +203,7 @@ impl<S> Call<S> {
         fingerprint: Fingerprint,
         settings: Arc<Settings>,
     ) -> Exchange {
-        let operation = Operation::http(self.parts.method.as_str(), routes::path(&self.parts));
+        let operation = Operation::http(self.parts.method.as_str(), &path::of(&self.parts));
         let route = routes::label(&self.route, &self.parts);
         let meter = Meter::new(&route).timed(self.shared.timings, self.route.once.clock());
         let label = Label { route: route.0, key: Hash16::of_key(&key), scope: Hash16::of_scope(scope) };

@@ -6,20 +6,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use form_urlencoded::parse;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response};
+use onlyonce_core::token::Tokens;
 use onlyonce_core::{InputError, Operation, Refusal};
 use serde_json::json;
 use uuid::Uuid;
 
 use crate::audience::Audience;
 use crate::body::ResponseBody;
+use crate::key::KeyFrom;
 use crate::layer::Shared;
 use crate::outcome;
 use crate::problem::{Problem, ProblemKind};
 use crate::scope::Caller;
-use crate::token::TokenRule;
 
 const TOKENS: &str = "/_onlyonce/tokens";
 const IDS: &str = "/_onlyonce/ids";
@@ -77,8 +78,8 @@ pub(crate) enum Endpoint {
 pub(crate) fn find(shared: &Shared, parts: &Parts) -> Option<Endpoint> {
     let path = parts.uri.path();
     match parts.method {
-        Method::GET if shared.outcome_path.as_deref() == Some(path) => Some(Endpoint::Outcome),
-        Method::GET if shared.forms && path == ONCE_JS => Some(Endpoint::OnceJs),
+        Method::GET | Method::HEAD if shared.outcome_path.as_deref() == Some(path) => Some(Endpoint::Outcome),
+        Method::GET | Method::HEAD if shared.forms && path == ONCE_JS => Some(Endpoint::OnceJs),
         Method::POST if shared.forms && path == TOKENS => Some(Endpoint::Tokens),
         Method::POST if shared.ids.is_some() && path == IDS => Some(Endpoint::Ids),
         _ => None,
@@ -99,32 +100,49 @@ pub(crate) async fn answer<R>(
     answered.unwrap_or_else(|problem| problem.respond(Audience::of(&parts.headers), &shared.docs))
 }
 
-/// `POST /_onlyonce/tokens?method=POST&path=/orders`: a token for this caller and that action.
+/// `POST /_onlyonce/tokens?method=POST&path=/orders`: a token for this caller and that action, and where to put it.
 async fn token<R>(shared: &Shared, parts: &Parts) -> Result<Response<ResponseBody<R>>, Problem> {
     let (method, path) = outcome::target(parts)?;
-    let options = &shared.routes.named(&method, &path).options;
-    let issuer = shared.tokens.clone().map(TokenRule::new);
-    let Some(rule) = options.token.as_ref().or(issuer.as_ref()) else {
-        return Err(
-            Problem::new(ProblemKind::QueryInvalid).because("there are no tokens for this method and path")
-        );
+    let Some((tokens, header, field)) = taken(shared, &method, &path) else {
+        return Err(Problem::new(ProblemKind::QueryInvalid).because(
+            "calls of this method and path take no token; one that was sent would protect nothing",
+        ));
     };
     let scope = match shared.scope.find(parts) {
         Caller::Known(scope) => scope,
         Caller::Absent => return Err(Problem::new(ProblemKind::ScopeMissing)),
         Caller::Denied => return Err(Problem::new(ProblemKind::ScopeDenied)),
     };
-    let token = rule.tokens.issue(&scope, &Operation::http(method.as_str(), &path)).await;
+    let token = tokens.issue(&scope, &Operation::http(method.as_str(), &path)).await;
     let token = token.map_err(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "the store failed");
         Problem::of(Refusal::Store(error))
     })?;
     Ok(document(&json!({
         "token": token.as_str(),
-        "expires_in": rule.tokens.lifetime().as_secs(),
-        "header": rule.header.as_str(),
-        "field": &*rule.field,
+        "expires_in": tokens.lifetime().as_secs(),
+        "header": header.map(HeaderName::as_str),
+        "field": field,
     })))
+}
+
+/// Who issues the tokens of a call, and the header and field that are looked into for them. Where a call needs a key and no
+/// token, a token is a key that the server chose, and goes where the key goes.
+fn taken<'a>(
+    shared: &'a Shared,
+    method: &Method,
+    path: &str,
+) -> Option<(&'a Tokens, Option<&'a HeaderName>, Option<&'a str>)> {
+    let options = &shared.routes.named(method, path)?.options;
+    if let Some(rule) = &options.token {
+        return Some((&rule.tokens, Some(&rule.header), Some(&rule.field)));
+    }
+    let tokens = shared.tokens.as_ref()?;
+    match &options.key {
+        KeyFrom::Header(name) => Some((tokens, Some(name), None)),
+        KeyFrom::Form(name) | KeyFrom::Query(name) => Some((tokens, None, Some(name))),
+        KeyFrom::Json(_) | KeyFrom::Sequence(_) => None,
+    }
 }
 
 /// `POST /_onlyonce/ids?count=10`

@@ -262,6 +262,10 @@ impl Exchange {
             Ok(response) => response,
             Err(problem) => return problem.about(self.id).respond(self.audience, &self.shared.docs),
         };
+        // They are ours to say; a service of the same kind behind us spoke of its own records.
+        for name in [&STORED, &FAIL_OPEN] {
+            response.headers_mut().remove(name);
+        }
         let kept_for = (stored && class == Class::Keep).then_some(self.intent.settings.retain);
         replay::mark(response.headers_mut(), self.echo.clone(), kept_for, &**self.route.once.clock());
         if !stored {

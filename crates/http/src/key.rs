@@ -61,6 +61,17 @@ impl KeyFrom {
         }
     }
 
+    /// Where a caller has to put its key.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Header(name) => format!("it goes into the header {name}"),
+            Self::Json(pointer) => format!("it goes into the JSON body, at {pointer}"),
+            Self::Query(name) => format!("it goes into the query, as {name}"),
+            Self::Sequence(name) => format!("it is a number in the header {name}"),
+            Self::Form(name) => format!("it goes into the urlencoded form, as {name}"),
+        }
+    }
+
     pub(crate) fn early(&self, headers: &HeaderMap, query: Option<&str>) -> Result<Early, InputError> {
         let found = match self {
             Self::Header(name) => from_header(headers, name)?,

@@ -38,6 +38,7 @@ mod layer;
 mod meter;
 mod options;
 mod outcome;
+mod path;
 pub mod problem;
 mod relayed;
 mod replay;

@@ -13,6 +13,9 @@ use crate::key::IDEMPOTENCY_KEY;
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
 
+/// The end of the year 9999: no later date can be written.
+const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
+
 /// The stored answer with the marks of a replay.
 pub(crate) fn answer<R>(
     response: Response<Bytes>,
@@ -34,13 +37,15 @@ pub(crate) fn mark(
     kept_for: Option<Duration>,
     clock: &dyn Clock,
 ) {
-    if let Some(key) = echo {
-        headers.insert(IDEMPOTENCY_KEY, key);
+    headers.remove(EXPIRES);
+    match echo {
+        Some(key) => drop(headers.insert(IDEMPOTENCY_KEY, key)),
+        None => drop(headers.remove(IDEMPOTENCY_KEY)),
     }
     if let Some(kept_for) = kept_for {
         let at = Duration::from_micros(clock.wall_micros()).saturating_add(kept_for);
         // To the nearest second, so that the first answer and its replays name the same time.
-        let at = Duration::from_secs(at.as_millis().saturating_add(500) as u64 / 1000);
+        let at = Duration::from_secs((at.as_millis().saturating_add(500) / 1000) as u64).min(LAST_DATE);
         let date = httpdate::fmt_http_date(UNIX_EPOCH.checked_add(at).unwrap_or(SystemTime::UNIX_EPOCH));
         if let Ok(value) = HeaderValue::try_from(date) {
             headers.insert(EXPIRES, value);

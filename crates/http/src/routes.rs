@@ -9,6 +9,7 @@ use matchit::Router;
 use onlyonce_core::{Idempotency, InputError, OnLapse};
 
 use crate::options::Options;
+use crate::path;
 
 /// Options together with the engine that follows their settings.
 #[derive(Debug)]
@@ -71,22 +72,22 @@ impl Routes {
         let route = Route::new(once, options, Some(pattern.into()))
             .map_err(|cause| wrong(&format!("is wrong: {cause}")))?;
         let routes = self.declared.entry(method).or_default();
-        routes.insert(path, Arc::new(route)).map_err(|cause| wrong(&format!("can't be declared: {cause}")))
+        routes
+            .insert(path::spelled(path), Arc::new(route))
+            .map_err(|cause| wrong(&format!("can't be declared: {cause}")))
     }
 
     /// The route of a request, or `None` if it is passed on untouched.
     pub(crate) fn find(&self, parts: &Parts) -> Option<&Arc<Route>> {
-        let declared = self.declared.get(&parts.method).and_then(|routes| routes.at(path(parts)).ok());
-        match declared {
-            Some(found) => Some(found.value),
-            None => self.methods.contains(&parts.method).then_some(&self.default),
-        }
+        self.named(&parts.method, &path::of(parts))
     }
 
-    /// The route under which a call of another request is found.
-    pub(crate) fn named(&self, method: &Method, path: &str) -> &Arc<Route> {
-        let declared = self.declared.get(method).and_then(|routes| routes.at(path).ok());
-        declared.map_or(&self.default, |found| found.value)
+    /// The route of a call of this method and path, or `None` if such calls are passed on untouched.
+    pub(crate) fn named(&self, method: &Method, path: &str) -> Option<&Arc<Route>> {
+        match self.declared.get(method).and_then(|routes| routes.at(path).ok()) {
+            Some(found) => Some(found.value),
+            None => self.methods.contains(method).then_some(&self.default),
+        }
     }
 }
 
@@ -97,15 +98,6 @@ fn check_method(method: &Method) -> Result<(), InputError> {
         )));
     }
     Ok(())
-}
-
-/// The path as the client sent it: below a nested axum router the URI is cut, and two routers would share records.
-pub(crate) fn path(parts: &Parts) -> &str {
-    #[cfg(feature = "axum")]
-    if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
-        return original.path();
-    }
-    parts.uri.path()
 }
 
 /// How much of a path that matches no pattern is stored.
@@ -121,7 +113,7 @@ pub(crate) fn label(route: &Route, parts: &Parts) -> (Arc<str>, bool) {
         return (format!("{} {}", parts.method, matched.as_str()).into(), true);
     }
     // There is no end to what a caller may put into a path.
-    let path = path(parts);
+    let path = path::of(parts);
     let end = (0..=path.len().min(LONGEST_LABEL)).rev().find(|end| path.is_char_boundary(*end)).unwrap_or(0);
     (format!("{} {}", parts.method, &path[..end]).into(), false)
 }

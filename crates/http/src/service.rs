@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use onlyonce_core::InputError;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
@@ -68,7 +67,7 @@ where
             let request = Request::from_parts(parts, RequestBody::passed(body));
             return ResponseFuture::passed(inner.call(request));
         };
-        let refuse = |kind, why: Option<InputError>| {
+        let refuse = |kind, why: Option<String>| {
             let problem = Problem::new(kind);
             let problem = why.into_iter().fold(problem, Problem::because);
             ResponseFuture::known(call::refuse(route, &shared, &parts, problem))
@@ -78,10 +77,10 @@ where
                 let request = Request::from_parts(parts, RequestBody::passed(body));
                 return ResponseFuture::passed(inner.call(request));
             }
-            Ok(Early::Missing) => return refuse(ProblemKind::KeyMissing, None),
+            Ok(Early::Missing) => return refuse(ProblemKind::KeyMissing, Some(route.options.key.place())),
             Ok(Early::Key(key)) => Some(key),
             Ok(Early::InBody) => None,
-            Err(why) => return refuse(ProblemKind::KeyInvalid, Some(why)),
+            Err(why) => return refuse(ProblemKind::KeyInvalid, Some(why.to_string())),
         };
         let scope = match shared.scope.find(&parts) {
             Caller::Known(scope) => Some(scope),

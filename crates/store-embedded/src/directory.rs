@@ -29,6 +29,15 @@ pub(crate) struct Directory {
     _lock: File,
 }
 
+/// Makes the directory for its owner alone: answers may hold what other users of the machine must not see. One that
+/// is there keeps the rights that somebody gave it.
+fn make(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)
+}
+
 impl Directory {
     /// Takes the directory for this store alone; makes it if it does not exist.
     pub(crate) fn lock(path: &Path) -> Result<Self, OpenError> {
@@ -36,7 +45,7 @@ impl Directory {
         if path.exists() && !path.is_dir() {
             return Err(OpenError::NotADirectory { path: path.to_owned() });
         }
-        fs::create_dir_all(path).map_err(failed)?;
+        make(path).map_err(failed)?;
         refuse_foreign(path)?;
         let lock = path.join(LOCK);
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(lock).map_err(failed)?;

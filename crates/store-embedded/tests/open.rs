@@ -25,6 +25,21 @@ fn a_file_is_not_a_directory() {
     assert_eq!(fs::read(file).unwrap(), b"hello");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_new_directory_is_for_its_owner_alone_and_an_old_one_keeps_its_rights() {
+    use std::os::unix::fs::PermissionsExt;
+    let rights = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let directory = tempfile::tempdir().unwrap();
+    let (new, old) = (directory.path().join("new"), directory.path().join("old"));
+    drop(EmbeddedStore::open(&new).unwrap());
+    assert_eq!(rights(&new), 0o700, "answers are nobody else's business");
+    fs::create_dir(&old).unwrap();
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o750)).unwrap();
+    drop(EmbeddedStore::open(&old).unwrap());
+    assert_eq!(rights(&old), 0o750);
+}
+
 #[test]
 fn a_directory_with_something_else_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();

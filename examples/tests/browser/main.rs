@@ -206,5 +206,20 @@ async fn a_static_page_gets_its_token_from_the_server_and_fetch_gets_a_key() {
         await once.fetch('/x', { method: 'POST' });
         await once.fetch('/x', { method: 'POST', once: 'mine' });
         return [new Set(sent).size, sent[0].length, sent[2]];";
-    assert_eq!(browser.run(&format!("return (async () => {{ {keys} }})()")).await, json!([3, 36, "mine"]));
+    assert_eq!(browser.run(&format!("return (async () => {{ {keys} }})()")).await, json!([3, 32, "mine"]));
+}
+
+#[tokio::test]
+async fn fields_that_are_named_like_parts_of_a_form_do_not_get_in_the_way() {
+    let (browser, shop, address) = visit(Scripts::On).await;
+    browser.go(&format!("{address}/static")).await;
+    let names = "
+        const form = document.querySelector('form');
+        for (const name of ['action', 'method', 'elements', 'dataset', 'matches', 'append', 'requestSubmit', 'apply'])
+            form.insertAdjacentHTML('beforeend', `<input type=hidden name=${name} value=x>`);
+        dispatchEvent(new Event('pageshow'));";
+    browser.run(names).await;
+    browser.double_click(BUTTON).await;
+    browser.arrive(&format!("{address}/orders/1")).await;
+    assert_eq!(orders(&shop), 1);
 }

@@ -182,6 +182,12 @@ impl Tokens {
         self
     }
 
+    /// Whether a call with a token leaves a record; not with [`delete_first`](Self::delete_first).
+    #[must_use]
+    pub const fn leave_records(&self) -> bool {
+        !matches!(self.kind, Kind::DeleteFirst)
+    }
+
     /// How long new tokens are good.
     #[must_use]
     pub fn lifetime(&self) -> Duration {

@@ -81,6 +81,7 @@ use uuid::Uuid;
 use crate::answer::StoredAnswer;
 use crate::audience::Audience;
 use crate::body::ResponseBody;
+use crate::key::KeyFrom;
 
 /// The names of all problems: the last part of their `type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -157,7 +158,12 @@ pub enum ProblemKind {
 pub fn response(kind: ProblemKind, request: &HeaderMap, why: Option<&str>) -> Response<Bytes> {
     let problem = Problem::new(kind);
     let problem = why.into_iter().fold(problem, Problem::because);
-    let problem = if problem.0.retryable { problem.retry_after(Duration::from_secs(1)) } else { problem };
+    let problem = match kind {
+        // Relayed while it came, it may have had an effect in part.
+        ProblemKind::RequestTimeout => problem.for_good(),
+        _ if problem.0.retryable => problem.retry_after(Duration::from_secs(1)),
+        _ => problem,
+    };
     problem.render(Audience::of(request), DOCS)
 }
 
@@ -194,11 +200,15 @@ impl Problem {
         Self(Box::new(Content { kind, why, record, retry_after, retryable, location, members: Map::new() }))
     }
 
+    /// The route needs a key, and this is where it goes.
+    pub(crate) fn key_missing(from: &KeyFrom) -> Self {
+        Self::new(ProblemKind::KeyMissing).because(from.place())
+    }
+
     /// A problem that is not retryable, although its kind usually is.
-    fn final_(kind: ProblemKind) -> Self {
-        let mut problem = Self::new(kind);
-        problem.0.retryable = false;
-        problem
+    fn for_good(mut self) -> Self {
+        self.0.retryable = false;
+        self
     }
 
     /// Adds what exactly is wrong, in English: it often names the caller's own input.
@@ -245,7 +255,7 @@ impl Problem {
             Refusal::Store(error) => match error.kind() {
                 ErrorKind::Corrupt => Self::new(ProblemKind::RecordUnreadable),
                 // Repeating what the store refuses for good is pointless.
-                ErrorKind::Rejected => Self::final_(ProblemKind::StoreUnavailable),
+                ErrorKind::Rejected => Self::new(ProblemKind::StoreUnavailable).for_good(),
                 _ => Self::new(ProblemKind::StoreUnavailable).retry_after(Duration::from_secs(1)),
             },
             _ => Self::new(ProblemKind::RecordUnreadable),

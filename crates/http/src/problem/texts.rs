@@ -155,11 +155,11 @@ impl ProblemKind {
                 "query-invalid",
                 (
                     "The query is incomplete or wrong",
-                    "Name `method` and `path` of the call as query parameters; to ask for its outcome, send its key in the header, too.",
+                    "An outcome or a token is asked for by `method` and `path` of the call, an outcome also by its key in the header; ids by `count`.",
                 ),
                 (
                     "查询参数缺失或有误",
-                    "请以查询参数 method 和 path 指明对应的调用；查询结果时还需在请求头中发送幂等键。",
+                    "查询结果或领取令牌时，请以查询参数 method 和 path 指明对应的调用，查询结果还需在请求头中发送幂等键；领取编号时使用 count。",
                 ),
             ),
             Self::RequestAmbiguous => (
@@ -188,9 +188,12 @@ impl ProblemKind {
                 "request-timeout",
                 (
                     "The request body did not come in time",
-                    "Send the whole request again with the same key. Nothing was done.",
+                    "Send the whole request in less time. With a key nothing was done, and the same key is right for it; without one a part may have reached the service: check before you send it again.",
                 ),
-                ("接收请求体超时", "请使用同一个键重新发送完整请求。本次未执行任何操作。"),
+                (
+                    "接收请求体超时",
+                    "请在时限内发送完整请求。若带有幂等键，本次未执行任何操作，请使用同一个键；若没有，部分内容可能已到达服务，请先核实再重新发送。",
+                ),
             ),
             Self::InProgress => (
                 StatusCode::CONFLICT,
@@ -251,9 +254,12 @@ impl ProblemKind {
                 "request-too-large",
                 (
                     "The request body is too large",
-                    "Requests with an idempotency key are read into memory, up to a limit. Send a smaller body. Nothing was done.",
+                    "Requests with an idempotency key are read into memory, up to a limit, and others may have one too. Send a smaller body. With a key, or with a length, nothing was done; otherwise a part may have reached the service.",
                 ),
-                ("请求体过大", "携带幂等键的请求体有大小上限，请减小请求体。本次未执行任何操作。"),
+                (
+                    "请求体过大",
+                    "携带幂等键的请求体有大小上限，其他请求也可能有，请减小请求体。若带有幂等键或长度，本次未执行任何操作；否则部分内容可能已到达服务。",
+                ),
             ),
             Self::PayloadMismatch => (
                 StatusCode::UNPROCESSABLE_ENTITY,

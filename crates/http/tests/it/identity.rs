@@ -4,7 +4,7 @@ use axum::Router;
 use axum::routing::post as route_post;
 use http::Method;
 use onlyonce_core::Scope;
-use onlyonce_http::{Caller, FingerprintOf, Options, ScopeFrom};
+use onlyonce_http::{Caller, FingerprintOf, MissingKey, Options, ScopeFrom};
 
 use crate::support::{Setup, effect, post};
 
@@ -63,6 +63,24 @@ async fn the_same_key_on_another_method_or_path_is_another_call() {
     assert!(!service.client.send(post("/b").key("k")).await.is_replay());
     assert!(!service.client.send(post("/a").method(Method::PATCH).key("k")).await.is_replay());
     assert_eq!(service.effects(), 3);
+}
+
+#[tokio::test]
+async fn another_spelling_of_the_same_path_is_the_same_call_and_does_not_get_past_its_route() {
+    let strict = Options { missing_key: MissingKey::Reject, ..Options::default() };
+    let service = Setup::new().layer(move |layer| layer.route("POST /pay/{id}", strict)).counting().await;
+    let first = service.client.send(post("/pay/a%2fb").key("k")).await;
+    for path in ["/%70ay/a%2Fb", "/./pay/a%2fb", "/x/../pay/a%2Fb", "/pay/%61%2fb"] {
+        let again = service.client.send(post(path).key("k")).await;
+        assert!(again.is_replay() && again.body == first.body, "{path}");
+        let missing = service.client.send(post(path)).await.assert_problem(400, "key-missing");
+        assert!(missing["detail"].as_str().unwrap().contains("the header idempotency-key"), "{missing}");
+    }
+    let asked = "/_onlyonce/outcome?method=POST&path=/%2570ay/a%252fb";
+    let outcome = service.client.get(asked, &[("idempotency-key", "k")]).await;
+    assert_eq!(outcome.json()["state"], "completed");
+    assert_eq!(service.effects(), 1);
+    assert!(!service.client.send(post("/pay/a/b").key("k")).await.is_replay(), "a slash is not %2F");
 }
 
 #[tokio::test]

@@ -191,3 +191,20 @@ async fn answers_expire_after_completion_and_reading_does_not_prolong_them() {
     assert!(!service.client.send(post("/pay").key("k")).await.is_replay());
     assert_eq!(service.effects(), 2);
 }
+
+#[tokio::test]
+async fn what_a_service_says_of_records_of_its_own_is_not_taken_for_ours() {
+    const OWN: [(&str, &str); 4] = [
+        ("idempotency-stored", "false"),
+        ("onlyonce-fail-open", "true"),
+        ("idempotency-expires", "Thu, 01 Jan 1970 00:00:00 GMT"),
+        ("idempotency-key", "another"),
+    ];
+    let service = Setup::new().serve(answering(|| OWN)).await;
+    for _ in 0..2 {
+        let answer = service.client.send(post("/pay").key("k")).await;
+        assert_eq!((answer.header("idempotency-stored"), answer.header("onlyonce-fail-open")), (None, None));
+        assert_ne!(answer.header("idempotency-expires"), Some(OWN[2].1));
+        assert_eq!(answer.header("idempotency-key"), Some("k"));
+    }
+}

@@ -8,11 +8,11 @@ use axum::http::StatusCode;
 use axum::routing::post as handles;
 use onlyonce_core::token::{TokenKeys, Tokens};
 use onlyonce_core::{Idempotency, ManualClock, MemoryStore, Mode, Operation, Scope, Store};
-use onlyonce_http::{IdempotencyLayer, Ids, Options, SCRIPT, ScopeFrom, TokenRule};
+use onlyonce_http::{IdempotencyLayer, Ids, KeyFrom, Options, SCRIPT, ScopeFrom, TokenRule};
 use onlyonce_testkit::{Fault, FaultyStore, Ledger, Op};
 use tokio::net::TcpListener;
 
-use crate::support::{Answer, Client, Gate, post};
+use crate::support::{Answer, Client, Gate, Setup, post};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
@@ -321,6 +321,60 @@ async fn the_layer_gives_out_tokens_ids_and_the_script() {
     assert_eq!(script.header("content-type"), Some("text/javascript; charset=utf-8"));
     assert_eq!(script.body, SCRIPT.as_bytes());
     assert!(SCRIPT.len() < 3000, "{} bytes", SCRIPT.len());
+}
+
+#[tokio::test]
+async fn a_token_asks_what_became_of_its_call_and_is_not_used_up_by_asking() {
+    const QUERY: &str = "/_onlyonce/outcome?method=POST&path=/orders";
+    for kind in [signed, Tokens::stored as fn(Idempotency) -> Tokens] {
+        let shop = Shop::open(kind).await;
+        let token = shop.token("ann", "/orders").await;
+        let ask = async |user: &str| {
+            shop.client.get(QUERY, &[("x-user", user), ("onlyonce-token", token.as_str())]).await
+        };
+        ask("ann").await.assert_problem(404, "outcome-not-found");
+        assert_eq!(shop.send("ann", "/orders", &token, "a=1").await.status, 303);
+        let outcome = ask("ann").await.json();
+        assert_eq!((outcome["state"].as_str(), outcome["status"].as_u64()), (Some("completed"), Some(303)));
+        ask("bob").await.assert_problem(403, "token-refused");
+        let in_query = format!("{QUERY}&_once={token}");
+        assert_eq!(shop.client.get(&in_query, &[("x-user", "ann")]).await.json()["state"], "completed");
+        shop.client.get(QUERY, &[("x-user", "ann")]).await.assert_problem(400, "token-missing");
+    }
+    let shop = Shop::open(Tokens::delete_first).await;
+    let token = shop.token("ann", "/orders").await;
+    let asked = shop.client.get(QUERY, &[("x-user", "ann"), ("onlyonce-token", token.as_str())]).await;
+    asked.assert_problem(400, "query-invalid");
+    assert_eq!(shop.send("ann", "/orders", &token, "a=1").await.status, 303, "it was not used up");
+}
+
+#[tokio::test]
+async fn a_token_is_issued_only_where_it_is_looked_for_and_says_where_that_is() {
+    let key = |from| Options { key: from, ..Options::default() };
+    let service = Setup::new()
+        .layer(move |layer| {
+            let once = Idempotency::new(MemoryStore::new());
+            layer
+                .tokens(signed(once))
+                .route("POST /form", key(KeyFrom::Form("_once".into())))
+                .route("POST /json", key(KeyFrom::Json("/id".into())))
+        })
+        .counting()
+        .await;
+    let ask =
+        async |words: &str| service.client.send(post(&format!("/_onlyonce/tokens?{words}")).body("")).await;
+    let plain = ask("path=/plain").await.json();
+    assert_eq!((plain["header"].as_str(), plain["field"].as_str()), (Some("idempotency-key"), None));
+    let form = ask("path=/form").await.json();
+    assert_eq!((form["header"].as_str(), form["field"].as_str()), (None, Some("_once")));
+    let body = format!("_once={}", form["token"].as_str().unwrap());
+    for _ in 0..2 {
+        service.client.send(post("/form").header(FORM.0, FORM.1).body(body.clone())).await;
+    }
+    assert_eq!(service.effects(), 1);
+    for nowhere in ["path=/json", "method=DELETE&path=/plain", "method=GET&path=/plain"] {
+        ask(nowhere).await.assert_problem(400, "query-invalid");
+    }
 }
 
 #[tokio::test]
