@@ -39,11 +39,7 @@ async fn costs_the_same_among_many_records<DB: Measured>() {
         let mut sorted = figures.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (least, median, most) = (sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1]);
-        println!(
-            "{}: {what} among {records}, to the same among {}: {median:.2} ({least:.2} to {most:.2}); goal 1.3",
-            DB::LABEL,
-            grown::FEW
-        );
+        println!("{}: {what}: {median:.2} ({least:.2} to {most:.2}); goal 1.3", DB::LABEL);
         assert!(records < MANY || median < NO_PASS_OVER_ALL, "{what}: {figures:?}");
     }
 }

@@ -25,6 +25,8 @@ pub(crate) trait Measured: Database {
     async fn bare(pool: &Pool<Self>, table: &str);
     /// Article 004: three transactions, with the row locked in two of them.
     async fn article(pool: &Pool<Self>, table: &str, key: &str);
+    /// The record is written once, as the last statement before COMMIT: the least that any record in the transaction costs.
+    async fn at_commit(pool: &Pool<Self>, table: &str);
     /// Completed records, spread evenly among all that there could be.
     async fn fill(pool: &Pool<Self>, table: &str, records: u64, kind: Kind);
     /// Does now what the database would else do later, beside the measurement.
@@ -35,7 +37,7 @@ pub(crate) trait Measured: Database {
 
 macro_rules! measured {
     ($database:ty, $label:literal, $url:expr, $one:literal, $two:literal, $lock:literal, $id:literal, $random:literal,
-     $numbers:expr, $more:literal, $value:literal, $begin:literal, $roomy:literal, $rest:expr, $folder:expr) => {
+     $numbers:expr, $more:literal, $value:literal, $begin:literal, $now:literal, $roomy:literal, $rest:expr, $folder:expr) => {
         #[async_trait::async_trait]
         impl Measured for $database {
             const LABEL: &'static str = $label;
@@ -87,10 +89,30 @@ macro_rules! measured {
                 transaction.commit().await.unwrap();
             }
 
+            async fn at_commit(pool: &Pool<Self>, table: &str) {
+                let mut transaction = pool.begin_with($begin).await.unwrap();
+                Self::business(&mut transaction, table).await;
+                let record = format!(
+                    concat!(
+                        "INSERT INTO {} (id, status, hash_rules, hash, fence, attempts, owner, began_over, lease_until, ",
+                        "created_at, settled_at, expires_at, route, key_hash, scope_hash, answer", $more, ") ",
+                        "SELECT ?, 1, 1, ?, now, 1, ?, 0, now, now, now, now + 86400000000, ?, ?, ?, ?", $value, " FROM (SELECT ", $now, " AS now) AS clock"
+                    ),
+                    table
+                );
+                let random = |bytes: usize| rand::random::<[u8; 32]>()[..bytes].to_vec();
+                let query = sqlx::query(AssertSqlSafe(numbered::<Self>(&record)));
+                let query = query.bind(random(32)).bind(random(32)).bind(random(16)).bind(b"pay".to_vec());
+                let query = query.bind(random(16)).bind(random(16)).bind(b"42".to_vec());
+                query.execute(&mut *transaction).await.unwrap();
+                transaction.commit().await.unwrap();
+            }
+
             async fn fill(pool: &Pool<Self>, table: &str, records: u64, kind: Kind) {
-                let expires = match kind {
-                    Kind::Kept => "4000000000000000 + n",
-                    Kind::Expired => "1",
+                // One after the other, and the expired ones before all others.
+                let (created, expires) = match kind {
+                    Kind::Kept => ("1700000000000000 + n", "4000000000000000 + n"),
+                    Kind::Expired => ("n", "n + 1"),
                 };
                 let mut connection = pool.acquire().await.unwrap();
                 sqlx::raw_sql($roomy).execute(&mut *connection).await.unwrap();
@@ -102,11 +124,11 @@ macro_rules! measured {
                         concat!(
                             "INSERT INTO {} (id, status, hash_rules, hash, fence, attempts, owner, began_over, lease_until, ",
                             "created_at, settled_at, expires_at, route, key_hash, scope_hash, answer", $more, ") ",
-                            "SELECT ", $id, ", 1, 1, ", $random, ", 1, 1, substr(", $random, ", 1, 16), 0, 1, 1, 1, {}, ",
+                            "SELECT ", $id, ", 1, 1, ", $random, ", 1, 1, substr(", $random, ", 1, 16), 0, 1, {}, 1, {}, ",
                             "substr(", $random, ", 1, 9), substr(", $random, ", 1, 16), substr(", $random, ", 1, 16), ",
                             $random, $value, " FROM {}"
                         ),
-                        table, step, expires, numbers(from, CHUNK.min(records - from))
+                        table, step, created, expires, numbers(from, CHUNK.min(records - from))
                     );
                     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *connection).await.unwrap();
                 }
@@ -147,6 +169,7 @@ measured!(
     ", awaited",
     ", FALSE",
     "BEGIN",
+    "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
     "SELECT 1",
     |table| format!("VACUUM ANALYZE {table}"),
     |_| None
@@ -167,6 +190,7 @@ measured!(
     "",
     "",
     "BEGIN",
+    "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
     "SELECT 1",
     |table| format!("ANALYZE TABLE {table}"),
     |_| None
@@ -188,10 +212,21 @@ measured!(
     "",
     "",
     "BEGIN IMMEDIATE",
+    "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
     "PRAGMA cache_size = -1000000",
     |_| "PRAGMA wal_checkpoint(TRUNCATE)".to_owned(),
     |pool| pool.connect_options().get_filename().parent().map(PathBuf::from)
 );
+
+/// The same statement with the arguments counted, where they are.
+fn numbered<DB: Measured>(sql: &str) -> String {
+    if DB::LABEL != "PostgreSQL" {
+        return sql.to_owned();
+    }
+    let mut parts = sql.split('?');
+    let first = parts.next().unwrap_or_default().to_owned();
+    (1..).zip(parts).fold(first, |sql, (number, part)| format!("{sql}${number}{part}"))
+}
 
 /// A thousand numbers, in SQL that MySQL and MariaDB both speak.
 const THOUSAND: &str = "(WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < 999) SELECT n FROM numbers)";

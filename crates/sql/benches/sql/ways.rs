@@ -24,10 +24,12 @@ pub(crate) enum Way {
     Ours,
     /// As article 004 does it.
     Article,
+    /// With one statement more, and none of our work: who comes twice at once runs twice, and one is rolled back.
+    AtCommit,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 3] = [Self::Bare, Self::Ours, Self::Article];
+    pub(crate) const ALL: [Self; 4] = [Self::Bare, Self::Ours, Self::Article, Self::AtCommit];
 }
 
 pub(crate) struct World<DB: Measured> {
@@ -133,6 +135,7 @@ async fn pay<DB: Measured>(way: Way, table: &str, store: &SqlStore<DB>, once: &I
     let key = format!("{:032x}", rand::random::<u128>());
     match way {
         Way::Bare => DB::bare(store.pool(), table).await,
+        Way::AtCommit => DB::at_commit(store.pool(), table).await,
         Way::Article => DB::article(store.pool(), table, &key).await,
         Way::Ours => {
             let table = table.to_owned();
