@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlyonce_core::{Clock, SystemClock};
-use sqlx::Pool;
+use sqlx::{Connection, Pool};
 
-use crate::dialect::{Database, Dialect};
+use crate::dialect::{Database, Dialect, Meaning};
 use crate::link::Link;
 use crate::migrate::{self, Schema};
 use crate::open_error::OpenError;
@@ -16,6 +16,8 @@ use crate::table::{DEFAULT, Table};
 
 /// How long a pool of our own tries to give a connection.
 const CONNECT: Duration = Duration::from_secs(5);
+/// How long one try to connect may take, when the others failed.
+const ONE_TRY: Duration = Duration::from_secs(2);
 
 /// How to open a [`SqlStore`]; made by [`SqlStore::builder`] and [`SqlStore::from_pool`].
 ///
@@ -153,12 +155,30 @@ pub(crate) async fn connect<DB: Dialect>(url: &str, max_connections: u32) -> Res
     let options = DB::options(url).map_err(OpenError::Connect)?;
     // The driver would try for half a minute to reach a database that is down.
     let pool = DB::pool_options().max_connections(max_connections.max(1)).acquire_timeout(CONNECT);
-    pool.connect_with(options).await.map_err(OpenError::Connect)
+    match pool.connect_with(options.clone()).await {
+        // It tried again and again: what for is said by one more try.
+        Err(sqlx::Error::PoolTimedOut) => Err(OpenError::Connect(why::<DB>(&options).await)),
+        connected => connected.map_err(OpenError::Connect),
+    }
+}
+
+/// What happens to who connects.
+async fn why<DB: Dialect>(options: &<DB::Connection as Connection>::Options) -> sqlx::Error {
+    match tokio::time::timeout(ONE_TRY, DB::Connection::connect_with(options)).await {
+        Ok(Err(error)) => error,
+        // Nobody says no, but it takes too long.
+        Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut,
+    }
 }
 
 async fn check<DB: Dialect>(connection: &mut DB::Connection, table: &Table) -> Result<(), OpenError> {
     let needed = DB::MIGRATIONS.len();
-    match migrate::schema::<DB>(connection, table).await.map_err(OpenError::Connect)? {
+    let schema =
+        migrate::schema::<DB>(connection, table).await.map_err(|cause| match DB::meaning(&cause) {
+            Meaning::ReadOnly => OpenError::Forbidden { table: table.to_string(), cause },
+            _ => OpenError::Connect(cause),
+        })?;
+    match schema {
         Schema::Missing => Err(OpenError::NotMigrated {
             table: table.to_string(),
             files: format!("crates/sql/migrations/{}", DB::WORD),

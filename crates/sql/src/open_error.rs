@@ -17,6 +17,13 @@ pub enum OpenError {
     Url(String),
     /// The database was not reached, or did not let us in.
     Connect(sqlx::Error),
+    /// This user may not read the table.
+    Forbidden {
+        /// The table.
+        table: String,
+        /// What the database said.
+        cause: sqlx::Error,
+    },
     /// The table is not there.
     NotMigrated {
         /// The table.
@@ -49,7 +56,14 @@ impl fmt::Display for OpenError {
         match self {
             Self::Name(_) => f.write_str("the table can't be called that"),
             Self::Url(why) => f.write_str(why),
-            Self::Connect(_) => f.write_str("the database was not reached"),
+            Self::Connect(_) => f.write_str(
+                "the database was not reached, or did not let us in: is it running, and are address, user and password right?",
+            ),
+            Self::Forbidden { table, .. } => write!(
+                f,
+                "this user may not read the table {table}: grant it SELECT, INSERT, UPDATE and DELETE there, and SELECT on \
+                 {table}_migrations"
+            ),
             Self::NotMigrated { table, files } => write!(
                 f,
                 "there is no table {table}: open the store with .migrate(), or apply the SQL files in {files}"
@@ -77,7 +91,7 @@ impl Error for OpenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Name(cause) => Some(cause),
-            Self::Connect(cause) | Self::Migrate(cause) => Some(cause),
+            Self::Connect(cause) | Self::Migrate(cause) | Self::Forbidden { cause, .. } => Some(cause),
             _ => None,
         }
     }

@@ -246,6 +246,39 @@ async fn a_given_pool_that_does_not_commit_by_itself_is_refused_on_mysql() {
     assert!(error.to_string().contains("set autocommit to 1"), "{error}");
 }
 
+async fn a_database_that_is_down_is_told_from_one_that_is_busy<DB: Served>(scheme: &str) {
+    let url = format!("{scheme}://user:hunter2@127.0.0.1:{}/shop", onlyonce_testkit::free_port());
+    let error = SqlStore::<DB>::open(url).await.unwrap_err();
+    assert!(matches!(error, OpenError::Connect(_)), "{error:?}");
+    let said = format!("{error}: {}", error.source().unwrap());
+    assert!(said.contains("is it running") && said.contains("refused"), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
+}
+
+#[tokio::test]
+async fn a_postgres_that_is_down_is_said() {
+    a_database_that_is_down_is_told_from_one_that_is_busy::<Postgres>("postgres").await;
+}
+
+#[tokio::test]
+async fn a_mysql_that_is_down_is_said() {
+    a_database_that_is_down_is_told_from_one_that_is_busy::<MySql>("mysql").await;
+}
+
+#[tokio::test]
+async fn a_file_of_sqlite_that_can_not_be_opened_is_said() {
+    let error = SqlStore::<Sqlite>::open("sqlite:///nowhere/at/all.db").await.unwrap_err();
+    assert!(error.source().unwrap().to_string().contains("unable to open"), "{error:?}");
+}
+
+/// Who may not even read is not told that the database was not reached.
+async fn may_not_read<DB: Served>(pool: sqlx::Pool<DB>, name: &str) {
+    let error = SqlStore::<DB>::from_pool(pool).table(name).open().await.unwrap_err();
+    assert!(matches!(error, OpenError::Forbidden { .. }), "{error:?}");
+    let said = error.to_string();
+    assert!(said.contains(name) && said.contains("grant it SELECT, INSERT, UPDATE and DELETE"), "{said}");
+}
+
 /// It may be opened; what it can't do is said.
 async fn may_not_write<DB: Served>(pool: sqlx::Pool<DB>, name: &str) {
     let store = SqlStore::<DB>::from_pool(pool).table(name).open().await.unwrap();
@@ -265,10 +298,13 @@ async fn a_read_only_user_of_postgres_is_told_what_it_needs() {
     // Once by its role, once by its connection.
     let (name, role) = (table(), table());
     let store = open_table::<Postgres>(&name).await;
-    let make = format!("CREATE ROLE {role} LOGIN; GRANT SELECT ON {name}, {name}_migrations TO {role}");
-    Postgres::say_on(store.pool(), &make).await;
+    Postgres::say_on(store.pool(), &format!("CREATE ROLE {role} LOGIN")).await;
     let options: sqlx::postgres::PgConnectOptions = Postgres::url().parse().unwrap();
     let weak = options.clone().username(&role);
+    let pool = PgPoolOptions::new().connect_with(weak.clone()).await.unwrap();
+    may_not_read::<Postgres>(pool, &name).await;
+    let grant = format!("GRANT SELECT ON {name}, {name}_migrations TO {role}");
+    Postgres::say_on(store.pool(), &grant).await;
     let frozen = options.options([("default_transaction_read_only", "on")]);
     for options in [weak, frozen] {
         may_not_write::<Postgres>(PgPoolOptions::new().connect_with(options).await.unwrap(), &name).await;
@@ -283,14 +319,12 @@ async fn a_read_only_user_of_mysql_is_told_what_it_needs() {
     let user = format!("u{:016x}", rand::random::<u64>());
     let store = open_table::<MySql>(&name).await;
     let grant = |table: &str| format!("GRANT SELECT ON {table} TO {user}@'%'");
-    let make = format!(
-        "CREATE USER {user}@'%' IDENTIFIED BY 'weak'; {}; {}",
-        grant(&name),
-        grant(&format!("{name}_migrations"))
-    );
+    let make = format!("CREATE USER {user}@'%' IDENTIFIED BY 'weak'; {}", grant(&name));
     MySql::say_on(store.pool(), &make).await;
     let options: sqlx::mysql::MySqlConnectOptions = MySql::url().parse().unwrap();
     let weak = sqlx::MySqlPool::connect_with(options.username(&user).password("weak")).await.unwrap();
+    may_not_read::<MySql>(weak.clone(), &name).await;
+    MySql::say_on(store.pool(), &grant(&format!("{name}_migrations"))).await;
     may_not_write::<MySql>(weak, &name).await;
     let frozen = mysql_pool("SET SESSION TRANSACTION READ ONLY".to_owned()).await;
     may_not_write::<MySql>(frozen, &name).await;
