@@ -14,6 +14,7 @@ use crate::keys::Keys;
 use crate::link::{Cluster, Finder, Given, Link, Sentinels, Single};
 use crate::open_error::OpenError;
 use crate::replicas::Replicas;
+use crate::server_time::ServerTime;
 use crate::store::RedisStore;
 use crate::target::Target;
 use crate::wakes::Wakes;
@@ -155,7 +156,8 @@ impl Builder {
         })?;
         let wakes = Wakes::listen(listeners, keys.channel(), connect);
         let (link, wakes) = (Arc::new(link), Arc::new(wakes));
-        Ok(RedisStore { link, keys, wakes, replicas: self.replicas, swept: Swept::default(), address })
+        let (swept, time) = (Swept::default(), ServerTime::default());
+        Ok(RedisStore { link, keys, wakes, replicas: self.replicas, swept, time, address })
     }
 }
 

@@ -54,6 +54,7 @@ mod replicas;
 mod reply;
 mod scan;
 mod script;
+mod server_time;
 mod store;
 mod stored;
 mod target;

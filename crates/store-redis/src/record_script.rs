@@ -20,22 +20,22 @@ pub(crate) struct RecordScript {
 }
 
 macro_rules! script {
-    ($name:ident, $keys:literal, $file:literal) => {
+    ($name:ident, $keys:literal, $($file:literal),+) => {
         pub(crate) static $name: LazyLock<RecordScript> = LazyLock::new(|| {
-            let source =
-                concat!(include_str!("scripts/record.lua"), include_str!(concat!("scripts/", $file)));
+            let source = concat!($(include_str!(concat!("scripts/", $file))),+);
             RecordScript { script: Script::new(source), keys: $keys }
         });
     };
 }
 
-script!(BEGIN, 2, "begin.lua");
-script!(RENEW, 1, "renew.lua");
-script!(SETTLE, 2, "settle.lua");
-script!(GET, 1, "get.lua");
-script!(FORGET, 2, "forget.lua");
-script!(WAIT, 1, "wait.lua");
-script!(TIDY, 2, "tidy.lua");
+// Every call needs these two: their usual case comes before what the scripts share.
+script!(BEGIN, 2, "quick/begin.lua", "record.lua", "begin.lua");
+script!(RENEW, 1, "record.lua", "renew.lua");
+script!(SETTLE, 2, "quick/settle.lua", "record.lua", "settle.lua");
+script!(GET, 1, "record.lua", "get.lua");
+script!(FORGET, 2, "record.lua", "forget.lua");
+script!(WAIT, 1, "record.lua", "wait.lua");
+script!(TIDY, 2, "record.lua", "tidy.lua");
 
 impl RecordScript {
     pub(crate) async fn run(&self, link: &Link, names: &Names, arguments: &[&[u8]]) -> Result<Value, Fault> {

@@ -40,10 +40,7 @@ impl Replicas {
 
 /// Whether a script replied that it wrote: a replay has nothing to wait for.
 pub(crate) fn wrote(reply: &Value) -> bool {
-    match reply {
-        Value::Array(reply) => reply.first() == Some(&Value::Int(1)),
-        reply => *reply == Value::Int(1),
-    }
+    matches!(reply, Value::Int(1..) | Value::Array(_))
 }
 
 /// The reply to a `WAIT`.

@@ -49,8 +49,11 @@ impl Script {
 }
 
 fn command(name: &str, script: &str, keys: &[&str], arguments: &[&[u8]]) -> Cmd {
-    let mut command = redis::cmd(name);
-    command.arg(script).arg(keys.len()).arg(keys);
+    // Known beforehand, so that the command does not grow piece by piece.
+    let bytes = keys.iter().map(|key| key.len()).chain(arguments.iter().map(|argument| argument.len()));
+    let bytes = name.len() + script.len() + bytes.sum::<usize>() + 1;
+    let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), bytes);
+    command.arg(name).arg(script).arg(keys.len()).arg(keys);
     for argument in arguments {
         command.arg(*argument);
     }

@@ -21,6 +21,7 @@ use crate::open_error::OpenError;
 use crate::record_script::{self as script, RecordScript};
 use crate::replicas::Replicas;
 use crate::reply;
+use crate::server_time::ServerTime;
 use crate::stored;
 use crate::wakes::Wakes;
 
@@ -39,6 +40,7 @@ pub struct RedisStore {
     pub(crate) wakes: Arc<Wakes>,
     pub(crate) replicas: Option<Replicas>,
     pub(crate) swept: Swept,
+    pub(crate) time: ServerTime,
     pub(crate) address: String,
 }
 
@@ -143,24 +145,17 @@ impl fmt::Debug for RedisStore {
 #[async_trait]
 impl Store for RedisStore {
     async fn begin(&self, id: &RecordId, claim: &Claim) -> Result<Begin, StoreError> {
-        let (takeover, seen) = stored::takeover(claim);
-        let (reply, replicated) = self
-            .run_replicated(
-                &script::BEGIN,
-                "begin",
-                id,
-                &[
-                    claim.owner.as_bytes(),
-                    &stored::fingerprint(&claim.fingerprint),
-                    stored::micros(claim.lease).as_bytes(),
-                    stored::micros(claim.retain_unsettled).as_bytes(),
-                    takeover,
-                    &seen,
-                    &stored::label(&claim.label),
-                ],
-            )
-            .await?;
-        let begun = reply::begun(reply).map_err(|damaged| damaged.during("begin"))?;
+        let (tail, takeover) = (stored::tail(&claim.fingerprint, &claim.label), stored::takeover(claim));
+        let (lease, retain) = (stored::micros(claim.lease), stored::micros(claim.retain_unsettled));
+        // At least a millisecond, as Redis has it; the script knows better.
+        let longest = stored::millis(claim.retain_unsettled.max(claim.lease).max(Duration::from_millis(1)));
+        let owner = claim.owner.as_bytes();
+        let arguments: [&[u8]; 6] =
+            [owner, &tail, lease.as_bytes(), retain.as_bytes(), longest.as_bytes(), &takeover];
+        let given = arguments.len() - usize::from(takeover.is_empty());
+        let (reply, replicated) =
+            self.run_replicated(&script::BEGIN, "begin", id, &arguments[..given]).await?;
+        let begun = reply::begun(reply, &self.time).map_err(|damaged| damaged.during("begin"))?;
         if let (Begin::Acquired { .. }, Some((replicas, have))) = (&begun, replicated) {
             replicas.reached(have, "begin")?;
         }
@@ -174,7 +169,7 @@ impl Store for RedisStore {
         lease: Duration,
     ) -> Result<Settled, StoreError> {
         let lease = stored::micros(lease);
-        let arguments = [attempt.owner.as_bytes(), &stored::maybe_fence(attempt)[..], lease.as_bytes()];
+        let arguments = [&stored::attempt(attempt)[..], lease.as_bytes()];
         self.settled(&script::RENEW, "renew", id, &arguments).await
     }
 
@@ -185,8 +180,9 @@ impl Store for RedisStore {
         how: &Settlement,
     ) -> Result<Settled, StoreError> {
         let (verdict, answer) = stored::verdict(&how.verdict);
-        let (fence, retain) = (stored::maybe_fence(attempt), stored::micros(how.retain));
-        let arguments = [attempt.owner.as_bytes(), &fence[..], verdict, answer, retain.as_bytes()];
+        let (retain, millis) = (stored::micros(how.retain), stored::millis(how.retain));
+        let attempt = stored::attempt(attempt);
+        let arguments = [&attempt[..], verdict, answer, retain.as_bytes(), millis.as_bytes()];
         let (reply, replicated) = self.run_replicated(&script::SETTLE, "settle", id, &arguments).await?;
         let settled = settled(&reply, "settle")?;
         if let (Settled::Applied, Some((replicas, have))) = (settled, replicated) {
@@ -197,7 +193,7 @@ impl Store for RedisStore {
 
     async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
         let reply = self.run(&script::GET, "get", id, &[]).await?;
-        reply::got(reply).map_err(|damaged| damaged.during("get"))
+        reply::got(reply, &self.time).map_err(|damaged| damaged.during("get"))
     }
 
     async fn forget(&self, id: &RecordId, seen: Fence) -> Result<Settled, StoreError> {
@@ -206,6 +202,8 @@ impl Store for RedisStore {
 
     /// Redis removes expired records by itself; what they leave in the index is taken out, of a few shards each time.
     async fn sweep(&self, _: u32) -> Result<u32, StoreError> {
+        // Of any record, for the server's time. Where that fails, the time of an earlier reply goes on.
+        let _ = self.get(&RecordId::from_bytes([0; 32])).await;
         self.tidy_some().await.map_err(|fault| fault.during("sweep"))?;
         Ok(0)
     }

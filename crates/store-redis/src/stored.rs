@@ -21,32 +21,37 @@ pub(crate) fn micros(span: Duration) -> String {
     span.min(LONGEST).as_micros().to_string()
 }
 
+/// A span as Redis takes it, not shorter.
+pub(crate) fn millis(span: Duration) -> String {
+    span.min(LONGEST).as_micros().div_ceil(1000).to_string()
+}
+
 pub(crate) fn fence(fence: Fence) -> [u8; 8] {
     fence.0.to_be_bytes()
 }
 
-/// The fence of an attempt, or nothing where it is not known.
-pub(crate) fn maybe_fence(attempt: &AttemptId) -> Vec<u8> {
-    attempt.fence.map_or_else(Vec::new, |known| fence(known).to_vec())
+/// The owner of an attempt, and its fence where that is known.
+pub(crate) fn attempt(attempt: &AttemptId) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(24);
+    bytes.extend_from_slice(attempt.owner.as_bytes());
+    bytes.extend(attempt.fence.map(fence).into_iter().flatten());
+    bytes
 }
 
-pub(crate) fn fingerprint(fingerprint: &Fingerprint) -> Vec<u8> {
-    [&[fingerprint.version()], &fingerprint.digest()[..]].concat()
-}
-
-/// Key, scope and route: the end of a record that has no answer yet.
-pub(crate) fn label(label: &Label) -> Vec<u8> {
+/// Payload, key, scope and route: the end of a record that has no answer yet.
+pub(crate) fn tail(fingerprint: &Fingerprint, label: &Label) -> Vec<u8> {
     let route = label.route.as_bytes();
     let length = u32::try_from(route.len()).unwrap_or(u32::MAX).to_be_bytes();
-    [&label.key.as_bytes()[..], label.scope.as_bytes(), &length, route].concat()
+    let digest = &fingerprint.digest()[..];
+    [&[fingerprint.version()], digest, label.key.as_bytes(), label.scope.as_bytes(), &length, route].concat()
 }
 
-/// The letter of a takeover, and the fence that must have been seen.
-pub(crate) fn takeover(claim: &Claim) -> (&'static [u8], [u8; 8]) {
+/// What may be taken over: nothing, anything, or what has the fence that was seen.
+pub(crate) fn takeover(claim: &Claim) -> Vec<u8> {
     match claim.takeover {
-        Takeover::Never => (b"N", [0; 8]),
-        Takeover::Allowed => (b"A", [0; 8]),
-        Takeover::Seen(seen) => (b"S", fence(seen)),
+        Takeover::Never => Vec::new(),
+        Takeover::Allowed => b"A".to_vec(),
+        Takeover::Seen(seen) => fence(seen).to_vec(),
     }
 }
 
@@ -131,8 +136,7 @@ mod tests {
         for time in [10_u64, 20, 30, 40] {
             value.extend(time.to_be_bytes());
         }
-        value.extend(fingerprint(&Fingerprint::from_parts(1, [5; 32])));
-        value.extend(label(&said));
+        value.extend(tail(&Fingerprint::from_parts(1, [5; 32]), &said));
         value
     }
 
@@ -165,5 +169,13 @@ mod tests {
     fn spans_are_cut_where_lua_would_round_them() {
         assert_eq!(micros(Duration::from_millis(300)), "300000");
         assert_eq!(micros(Duration::MAX), "3153600000000000");
+        assert_eq!(millis(Duration::MAX), "3153600000000");
+    }
+
+    #[test]
+    fn redis_keeps_a_record_not_shorter_than_it_was_asked_to() {
+        assert_eq!(millis(Duration::ZERO), "0");
+        assert_eq!(millis(Duration::from_millis(300)), "300");
+        assert_eq!(millis(Duration::from_micros(300_001)), "301");
     }
 }

@@ -35,13 +35,14 @@ async fn scripts_that_the_server_forgot_are_sent_again() {
 async fn what_is_no_record_fails_its_key_as_corrupt_and_no_other() {
     let prefix = prefix();
     let store = open(url(), &prefix).await;
-    let (list, text, short, good) = (id(), id(), id(), id());
+    let (list, text, short, cut, good) = (id(), id(), id(), id(), id());
     let key = |id| key(&prefix, id);
     let mut raw = raw().await;
     redis::cmd("RPUSH").arg(key(list)).arg("x").exec_async(&mut raw).await.unwrap();
     redis::cmd("SET").arg(key(text)).arg("y".repeat(500)).exec_async(&mut raw).await.unwrap();
     redis::cmd("SET").arg(key(short)).arg("O\x01R").exec_async(&mut raw).await.unwrap();
-    for bad in [list, text, short] {
+    redis::cmd("SET").arg(key(cut)).arg("O\x01C").exec_async(&mut raw).await.unwrap();
+    for bad in [list, text, short, cut] {
         let attempt = onlyonce_core::AttemptId { owner: claim().owner, fence: None };
         let kinds = [
             begin(&store, &bad).await.unwrap_err().kind(),

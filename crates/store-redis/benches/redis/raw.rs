@@ -1,12 +1,19 @@
 //! What the store is measured against: the driver alone, which sends the same scripts with arguments of the same length, on one
 //! multiplexed connection, and does not look at what comes back.
 
+use redis::Value;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 
-pub(crate) const BEGIN: &str =
-    concat!(include_str!("../../src/scripts/record.lua"), include_str!("../../src/scripts/begin.lua"));
-pub(crate) const SETTLE: &str =
-    concat!(include_str!("../../src/scripts/record.lua"), include_str!("../../src/scripts/settle.lua"));
+pub(crate) const BEGIN: &str = concat!(
+    include_str!("../../src/scripts/quick/begin.lua"),
+    include_str!("../../src/scripts/record.lua"),
+    include_str!("../../src/scripts/begin.lua")
+);
+pub(crate) const SETTLE: &str = concat!(
+    include_str!("../../src/scripts/quick/settle.lua"),
+    include_str!("../../src/scripts/record.lua"),
+    include_str!("../../src/scripts/settle.lua")
+);
 
 /// The two scripts as the server knows them, and a connection.
 #[derive(Clone)]
@@ -30,24 +37,26 @@ impl Raw {
         Self { connection, begin, settle }
     }
 
-    /// A begin that acquires, or finds the record of an earlier round.
-    pub(crate) async fn begin(&self, key: &str, owner: &[u8]) {
+    /// A begin that acquires, or finds the record of an earlier round. The fence, if it acquired.
+    pub(crate) async fn begin(&self, key: &str, owner: &[u8]) -> i64 {
         let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.begin).arg(2).arg(key).arg(index(key)).arg(owner).arg(&[0_u8; 33][..]);
-        command.arg("60000000").arg("600000000").arg("N").arg(&[0_u8; 8][..]);
-        command.arg([&[1_u8; 32][..], &4_u32.to_be_bytes(), b"POST"].concat());
+        let tail = [&[0_u8; 33][..], &[1_u8; 32], &4_u32.to_be_bytes(), b"POST"].concat();
+        command.arg(&self.begin).arg(2).arg(key).arg(index(key)).arg(owner).arg(tail);
+        command.arg("60000000").arg("600000000").arg("600000");
+        let reply = self.send(&command).await;
+        if let Value::Int(fence) = reply { fence } else { 0 }
+    }
+
+    pub(crate) async fn settle(&self, key: &str, owner: &[u8], fence: i64, answer: &[u8]) {
+        let mut command = redis::cmd("EVALSHA");
+        let attempt = [owner, &fence.to_be_bytes()].concat();
+        command.arg(&self.settle).arg(2).arg(key).arg(index(key)).arg(attempt);
+        command.arg("C").arg(answer).arg("600000000").arg("600000");
         self.send(&command).await;
     }
 
-    pub(crate) async fn settle(&self, key: &str, owner: &[u8], answer: &[u8]) {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.settle).arg(2).arg(key).arg(index(key)).arg(owner).arg("");
-        command.arg("C").arg(answer).arg("600000000");
-        self.send(&command).await;
-    }
-
-    async fn send(&self, command: &redis::Cmd) {
-        self.connection.clone().req_packed_command(command).await.unwrap().extract_error().unwrap();
+    async fn send(&self, command: &redis::Cmd) -> Value {
+        self.connection.clone().req_packed_command(command).await.unwrap().extract_error().unwrap()
     }
 }
 

@@ -163,8 +163,8 @@ async fn raw_pairs(raw: &Raw, prefix: &'static str, calls: usize) -> f64 {
         let raw = raw.clone();
         async move {
             let (key, owner) = (raw::key(prefix, number), rand::random::<[u8; 16]>());
-            raw.begin(&key, &owner).await;
-            raw.settle(&key, &owner, ANSWER).await;
+            let fence = raw.begin(&key, &owner).await;
+            raw.settle(&key, &owner, fence, ANSWER).await;
         }
     })
     .await
@@ -174,7 +174,9 @@ async fn raw_replays(raw: &Raw, prefix: &'static str, calls: usize) -> f64 {
     let raw = raw.clone();
     pace(calls, move |number| {
         let raw = raw.clone();
-        async move { raw.begin(&raw::key(prefix, number), &rand::random::<[u8; 16]>()).await }
+        async move {
+            raw.begin(&raw::key(prefix, number), &rand::random::<[u8; 16]>()).await;
+        }
     })
     .await
 }

@@ -1,10 +1,13 @@
 //! The way to the server: sends a command, and knows of one that failed whether it was sent.
 
 mod cluster;
+mod connection;
 mod finder;
 mod given;
+mod resp;
 mod sentinels;
 mod single;
+mod wire;
 
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, Value};
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
 use tokio::time::timeout;
+
+use super::connection::Connection;
 
 /// Whom to ask, and for what.
 pub(crate) struct Sentinels {
@@ -96,8 +97,8 @@ impl Sentinels {
 }
 
 /// Whether the server says of itself that it is a primary. One that may not be asked is taken at the Sentinels' word.
-pub(crate) async fn is_primary(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-    match redis::cmd("ROLE").query_async::<redis::Value>(connection).await {
+pub(super) async fn is_primary(connection: &mut Connection) -> Result<(), RedisError> {
+    match connection.send(&redis::cmd("ROLE")).await {
         Ok(redis::Value::Array(role)) => match role.into_iter().next().map(redis::from_redis_value::<String>)
         {
             Some(Ok(role)) if role != "master" => {

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use onlyonce_core::{Clock, Moment, SystemClock};
 use parking_lot::Mutex;
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
+use redis::{Cmd, Pipeline, RedisError, Value};
 
 use super::Finder;
+use super::connection::Connection;
 use crate::fault::Fault;
 use crate::replicas::{self, Replicas};
 
@@ -20,7 +20,8 @@ const REST: Duration = Duration::from_millis(100);
 
 pub(crate) struct Single {
     finder: Finder,
-    config: AsyncConnectionConfig,
+    connect: Duration,
+    response: Duration,
     current: Mutex<Option<Current>>,
     /// Held while connecting; when and why that failed last.
     connecting: tokio::sync::Mutex<Option<(Moment, RedisError)>>,
@@ -28,7 +29,7 @@ pub(crate) struct Single {
 }
 
 /// A connection, its number, and what is known of its replicas.
-type Current = (u64, MultiplexedConnection, Arc<Acknowledged>);
+type Current = (u64, Connection, Arc<Acknowledged>);
 
 /// What replicas have of the writes on one connection. One `WAIT` speaks for all writes before it, so that callers who come
 /// while one is under way share the next.
@@ -42,16 +43,12 @@ struct Acknowledged {
 
 impl Acknowledged {
     /// How many replicas have the write that was just answered on this connection.
-    async fn wait(
-        &self,
-        connection: &mut MultiplexedConnection,
-        replicas: &Replicas,
-    ) -> Result<u32, RedisError> {
+    async fn wait(&self, connection: &mut Connection, replicas: &Replicas) -> Result<u32, RedisError> {
         let own = self.answered.fetch_add(1, Ordering::SeqCst) + 1;
         let mut last = self.last.lock().await;
         if last.0 < own {
             let all = self.answered.load(Ordering::SeqCst);
-            *last = (all, replicas::have(connection.req_packed_command(&replicas.wait()).await?)?);
+            *last = (all, replicas::have(connection.send(&replicas.wait()).await?)?);
         }
         Ok(last.1)
     }
@@ -59,11 +56,10 @@ impl Acknowledged {
 
 impl Single {
     pub(crate) fn new(finder: Finder, connect: Duration, response: Duration) -> Self {
-        let config = AsyncConnectionConfig::new();
-        let config = config.set_connection_timeout(Some(connect)).set_response_timeout(Some(response));
         Self {
             finder,
-            config,
+            connect,
+            response,
             current: Mutex::new(None),
             connecting: tokio::sync::Mutex::new(None),
             made: AtomicU64::new(0),
@@ -72,7 +68,7 @@ impl Single {
 
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Fault> {
         let (number, mut connection, _) = self.connection().await.map_err(Fault::NotSent)?;
-        let reply = connection.req_packed_command(command).await.and_then(Value::extract_error);
+        let reply = connection.send(command).await;
         reply.map_err(|cause| self.failed(number, cause))
     }
 
@@ -82,7 +78,7 @@ impl Single {
         replicas: &Replicas,
     ) -> Result<(Value, u32), Fault> {
         let (number, mut connection, acknowledged) = self.connection().await.map_err(Fault::NotSent)?;
-        let reply = connection.req_packed_command(command).await.and_then(Value::extract_error);
+        let reply = connection.send(command).await;
         let reply = reply.map_err(|cause| self.failed(number, cause))?;
         if !replicas::wrote(&reply) {
             return Ok((reply, 0));
@@ -95,7 +91,7 @@ impl Single {
 
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Fault> {
         let (number, mut connection, _) = self.connection().await.map_err(Fault::NotSent)?;
-        let replies = connection.req_packed_commands(commands, 0, commands.len()).await;
+        let replies = connection.send_all(commands).await;
         replies.map_err(|cause| self.failed(number, cause))
     }
 
@@ -108,13 +104,18 @@ impl Single {
         Fault::Sent(cause)
     }
 
+    /// The connection that there is. One that is known to have ended is none: nothing has to be sent to find that out.
+    fn current(&self) -> Option<Current> {
+        self.current.lock().as_ref().filter(|(_, connection, _)| connection.may_be_open()).cloned()
+    }
+
     async fn connection(&self) -> Result<Current, RedisError> {
-        if let Some(current) = self.current.lock().clone() {
+        if let Some(current) = self.current() {
             return Ok(current);
         }
         let mut last_failure = self.connecting.lock().await;
         // Somebody else may have connected, or failed to, while this call waited.
-        if let Some(current) = self.current.lock().clone() {
+        if let Some(current) = self.current() {
             return Ok(current);
         }
         if let Some((at, cause)) = &*last_failure
@@ -122,7 +123,7 @@ impl Single {
         {
             return Err(cause.clone());
         }
-        match self.finder.connect(&self.config).await {
+        match self.finder.connect(self.connect, self.response).await {
             Ok(connection) => {
                 *last_failure = None;
                 let number = self.made.fetch_add(1, Ordering::Relaxed);

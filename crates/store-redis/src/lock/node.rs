@@ -97,8 +97,7 @@ impl Node {
     }
 
     pub(super) async fn release(&self, name: &LockName, owner: &Owner) -> Result<Release, StoreError> {
-        let arguments: [&[u8]; 3] = [&value(owner), self.names.channel().as_bytes(), &Shard::of(name).tag()];
-        let reply = self.run(&script::RELEASE, "release", name, &arguments).await?;
+        let reply = self.run(&script::RELEASE, "release", name, &[&value(owner)]).await?;
         released(&reply).map_err(|damaged| damaged.during("release"))
     }
 

@@ -158,7 +158,11 @@ impl LockBackend for RedisLocks {
         let (value, ttl) = (value(owner), ttl(span));
         let reply = script::ACQUIRE.run(&self.link, &[&lock, &fence], &[&value, ttl.as_bytes()]).await;
         match reply.map_err(|fault| fault.during("acquire"))? {
-            Value::Int(fence) if fence > 0 => Ok(Acquired::Granted(Fence(fence.unsigned_abs()))),
+            Value::BulkString(fence) => {
+                let fence = std::str::from_utf8(&fence).ok().and_then(|fence| fence.parse().ok());
+                let fence = fence.ok_or_else(|| Damaged("a fence is not a number").during("acquire"))?;
+                Ok(Acquired::Granted(Fence(fence)))
+            }
             Value::Array(left) => match left[..] {
                 [Value::Int(left)] => Ok(Acquired::Taken { free_in: millis(left) }),
                 _ => Err(Damaged("the reply to an acquire is of no known form").during("acquire")),
@@ -176,8 +180,7 @@ impl LockBackend for RedisLocks {
     }
 
     async fn release(&self, name: &LockName, owner: &Owner) -> Result<Release, StoreError> {
-        let arguments: [&[u8]; 3] = [&value(owner), self.names.channel().as_bytes(), &Shard::of(name).tag()];
-        let reply = self.run(&script::RELEASE, "release", name, &arguments).await?;
+        let reply = self.run(&script::RELEASE, "release", name, &[&value(owner)]).await?;
         released(&reply).map_err(|damaged| damaged.during("release"))
     }
 

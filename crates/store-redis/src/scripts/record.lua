@@ -13,12 +13,16 @@ local function micros()
   return time[1] * 1000000 + time[2]
 end
 
+local function flaw(value)
+  if value and (#value < 134 or sub(value, 1, 2) ~= 'O\1' or #value < 134 + unpack('>I4', value, 131)) then
+    return redis.error_reply('CORRUPT what is stored at this key is not a record of this version')
+  end
+end
+
 local function read(key)
   local value = redis.call('GET', key)
-  if value and (#value < 134 or sub(value, 1, 2) ~= 'O\1' or #value < 134 + unpack('>I4', value, 131)) then
-    return nil, redis.error_reply('CORRUPT what is stored at this key is not a record of this version')
-  end
-  return value
+  local bad = flaw(value)
+  return not bad and value, bad
 end
 
 local function lease_until(value) return (unpack('>I8', value, 42)) end
@@ -32,7 +36,8 @@ local function expires_at(value)
   return expires
 end
 
--- Redis removes the record by itself, in the millisecond after it has expired; until then the scripts treat it as absent.
+-- Redis removes the record by itself, in the millisecond after it has expired; until then a completed one is replayed, and
+-- another one counts as absent.
 local function removal(value) return string.format('%.0f', math.floor(expires_at(value) / 1000) + 1) end
 
 -- A new attempt: refused when memory is full.
@@ -50,9 +55,8 @@ local function rewrite(key, value)
   end
 end
 
-local function belongs_to(value, owner, fence)
-  return sub(value, 6, 21) == owner and (fence == '' or sub(value, 22, 29) == fence)
-end
+-- The attempt is its owner, with its fence if that is known.
+local function belongs_to(value, attempt) return sub(value, 6, 5 + #attempt) == attempt end
 
 -- Only if somebody waits for this record. A refusal (by an ACL, say) does not matter: who waits also looks by itself.
 -- The key is prefix, brace, shard, brace, 64 digits: see keys.rs for both names.

@@ -91,7 +91,7 @@ pub(crate) async fn begin(store: &dyn Store, id: &RecordId) -> Result<Option<Att
     })
 }
 
-pub(crate) fn completed(answer: &'static str) -> Settlement {
+pub(crate) fn completed(answer: impl Into<onlyonce_core::Bytes>) -> Settlement {
     let verdict = Verdict::Completed(Answer(answer.into()));
     Settlement { verdict, retain: Duration::from_secs(600) }
 }
