@@ -95,7 +95,20 @@ pub(crate) fn span(name: &str, value: Duration, least: Duration, most: Duration)
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(InputError::new(format!("{name} is {value:?}; it must be between {least:?} and {most:?}")))
+    let [value, least, most] = [value, least, most].map(shown);
+    Err(InputError::new(format!("{name} is {value}; it must be between {least} and {most}")))
+}
+
+/// In the largest unit that keeps it whole: `30s`, `3660d`.
+fn shown(span: Duration) -> String {
+    const UNITS: [(&str, u128); 5] =
+        [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+    let millis = span.as_millis();
+    if millis == 0 || Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)) != span {
+        return if span.is_zero() { "0s".into() } else { format!("{span:?}") };
+    }
+    let whole = UNITS.iter().find(|(_, unit)| millis.is_multiple_of(*unit));
+    whole.map_or_else(|| format!("{span:?}"), |(name, unit)| format!("{}{name}", millis / unit))
 }
 
 /// What one call wants: everything about it but its record id.
@@ -135,5 +148,19 @@ mod tests {
             assert!(error.starts_with(name), "{error}");
         }
         Settings::default().validate().unwrap();
+    }
+
+    #[test]
+    fn spans_are_told_in_units_that_people_use() {
+        for (span, text) in [
+            (Duration::ZERO, "0s"),
+            (MAX_SPAN, "3660d"),
+            (90 * SECOND, "90s"),
+            (DAY, "1d"),
+            (Duration::from_millis(1500), "1500ms"),
+            (Duration::from_micros(5), "5µs"),
+        ] {
+            assert_eq!(shown(span), text);
+        }
     }
 }

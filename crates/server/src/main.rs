@@ -1,5 +1,7 @@
 //! The binary `onlyonce`. `cargo run --release -- demo` shows what the project does.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic when nobody reads; `say` does not")]
+
 mod admin;
 mod cli;
 mod config;
@@ -9,6 +11,7 @@ mod gateway;
 mod id;
 mod log;
 mod records;
+mod say;
 mod secret;
 mod shutdown;
 mod stores;
@@ -29,14 +32,16 @@ async fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Id(command) => id::run(command).await,
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "onlyonce", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "onlyonce", &mut script);
+            say::text(&String::from_utf8_lossy(&script));
             Ok(())
         }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("onlyonce: {failure}");
+            say::complain(&format!("onlyonce: {failure}"));
             failure.exit_code()
         }
     }

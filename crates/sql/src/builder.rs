@@ -110,6 +110,17 @@ impl<DB: Database> Builder<DB> {
         self
     }
 
+    /// Whether the URL could be read; nothing is connected to.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_url(&self) -> Result<(), OpenError> {
+        match &self.source {
+            Source::Url(url) => options::<DB>(url).map(drop),
+            Source::Pool(_) => Ok(()),
+        }
+    }
+
     /// Connects, looks at the server and at the table.
     ///
     /// # Errors
@@ -148,11 +159,7 @@ impl<DB: Database> Builder<DB> {
 }
 
 pub(crate) async fn connect<DB: Dialect>(url: &str, max_connections: u32) -> Result<Pool<DB>, OpenError> {
-    if !DB::PREFIXES.iter().any(|scheme| url.starts_with(scheme)) {
-        let schemes = DB::PREFIXES.join(" or ");
-        return Err(OpenError::Url(format!("a URL of {} begins with {schemes}", DB::WORD)));
-    }
-    let options = DB::options(url).map_err(OpenError::Connect)?;
+    let options = options::<DB>(url)?;
     // The driver would try for half a minute to reach a database that is down.
     let pool = DB::pool_options().max_connections(max_connections.max(1)).acquire_timeout(CONNECT);
     match pool.connect_with(options.clone()).await {
@@ -160,6 +167,14 @@ pub(crate) async fn connect<DB: Dialect>(url: &str, max_connections: u32) -> Res
         Err(sqlx::Error::PoolTimedOut) => Err(OpenError::Connect(why::<DB>(&options).await)),
         connected => connected.map_err(OpenError::Connect),
     }
+}
+
+fn options<DB: Dialect>(url: &str) -> Result<<DB::Connection as Connection>::Options, OpenError> {
+    if !DB::PREFIXES.iter().any(|scheme| url.starts_with(scheme)) {
+        let schemes = DB::PREFIXES.join(" or ");
+        return Err(OpenError::Url(format!("a URL of {} begins with {schemes}", DB::WORD)));
+    }
+    DB::options(url).map_err(OpenError::Connect)
 }
 
 /// What happens to who connects.

@@ -23,6 +23,7 @@ use crate::replicas::Replicas;
 use crate::reply;
 use crate::server_time::ServerTime;
 use crate::stored;
+use crate::target::Target;
 use crate::wakes::Wakes;
 
 /// Records on a Redis or a Cluster, shared by all processes that open it with the same prefix.
@@ -52,6 +53,14 @@ impl RedisStore {
     /// See [`OpenError`], whose text says what to do.
     pub async fn open(url: impl Into<String>) -> Result<Self, OpenError> {
         Self::builder(url).open().await
+    }
+
+    /// Whether [`open`](Self::open) could read this URL; nothing is connected to.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_url(url: &str) -> Result<(), OpenError> {
+        Target::parse(url).map(drop)
     }
 
     /// Settings for a store at this URL.

@@ -30,7 +30,7 @@ impl Target {
         }
     }
 
-    /// `[user:password@]host:port,host:port`
+    /// `[user:password@]host:port,host:port`, or with `;` between the nodes
     fn parse_cluster(scheme: &str, rest: &str) -> Result<Self, OpenError> {
         let (nodes, path) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
         if !matches!(path, "" | "0") {
@@ -83,7 +83,7 @@ fn login(nodes: &str) -> (String, &str) {
 }
 
 fn infos(scheme: &str, login: &str, nodes: &str) -> Result<Vec<ConnectionInfo>, OpenError> {
-    nodes.split(',').map(|node| info(scheme, &format!("{login}{}", named(node)?))).collect()
+    nodes.split([',', ';']).map(|node| info(scheme, &format!("{login}{}", named(node)?))).collect()
 }
 
 /// The node, if it has a host and a port: without a port, typing errors would be taken for hosts.
@@ -129,6 +129,7 @@ mod tests {
     fn each_form_is_understood() {
         assert_eq!(nodes("redis://h:7001/3"), ["h:7001"]);
         assert_eq!(nodes("redis-cluster://h1:1,h2:2"), ["h1:1", "h2:2"]);
+        assert_eq!(nodes("redis-cluster://u:p@h1:1;h2:2"), ["h1:1", "h2:2"]);
         assert_eq!(nodes("h1:1;h2:2"), ["h1:1", "h2:2"]);
         assert_eq!(nodes("h1:1; h2:2;"), ["h1:1", "h2:2"]);
         let Ok(Target::Cluster(infos)) = Target::parse("redis-cluster://ann:s%40fe@h1:1,h2:2/") else {

@@ -71,7 +71,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LINK, LOCATION,
-    RETRY_AFTER, VARY,
+    RETRY_AFTER, VARY, WWW_AUTHENTICATE,
 };
 use http::{Response, StatusCode};
 use onlyonce_core::{ErrorKind, RecordId, Refusal};
@@ -321,6 +321,11 @@ impl Problem {
         }
         if let Some(location) = location {
             headers.insert(LOCATION, location);
+        }
+        if kind == ProblemKind::ScopeDenied {
+            // A 401 without it is none, says RFC 9110.
+            let challenge = HeaderValue::from_static("Bearer error=\"invalid_token\"");
+            headers.insert(WWW_AUTHENTICATE, challenge);
         }
         if matches!(kind, ProblemKind::RequestTooLarge | ProblemKind::RequestTimeout | ProblemKind::Draining)
         {

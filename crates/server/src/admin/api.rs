@@ -309,7 +309,7 @@ impl Admin {
         let (action, who, why) = (by.action, by.who, by.why);
         let change =
             Change { action, record: found.id.to_string(), fence: found.snapshot.fence.0, who, why, result };
-        self.audit.write(&change).map_err(|error| {
+        self.audit().write(&change).map_err(|error| {
             tracing::error!(%error, "the audit log can't be written");
             AdminProblem::new(
                 StatusCode::SERVICE_UNAVAILABLE,

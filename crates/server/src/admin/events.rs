@@ -36,10 +36,13 @@ pub(super) async fn events(
         };
         sse::Event::default().event(name).json_data(&event).ok()
     });
+    // Whoever came in with a token that no longer counts is shown out.
+    let (token, doorkeeper) = (admin.token(), Arc::clone(&admin));
     let ticks = IntervalStream::new(tokio::time::interval(EVERY)).filter_map(move |_| {
         let stats = admin.metrics.stats(&admin);
         async move { sse::Event::default().event("stats").json_data(stats).ok() }
     });
-    let told = stream::select(Box::pin(changes), Box::pin(ticks)).map(Ok);
+    let told = stream::select(Box::pin(changes), Box::pin(ticks));
+    let told = told.take_while(move |_| std::future::ready(doorkeeper.token().is_same(&token))).map(Ok);
     Sse::new(told).keep_alive(KeepAlive::default())
 }

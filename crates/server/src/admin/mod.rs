@@ -9,7 +9,7 @@ mod store;
 mod token;
 mod view;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,8 +46,6 @@ pub(crate) struct Admin {
     store: Arc<dyn Inspect>,
     once: Idempotency,
     gate: Arc<Gate>,
-    token: Token,
-    audit: Audit,
     events: broadcast::Sender<Event>,
     metrics: metrics::Handle,
     /// What a reload changes.
@@ -58,21 +56,13 @@ pub(crate) struct Admin {
 struct Now {
     config: String,
     scope: Arc<ScopeRule>,
+    token: Arc<Token>,
+    audit: Arc<Audit>,
 }
 
 impl Now {
-    fn of(config: &Config) -> Self {
-        Self { config: config.shown.clone(), scope: Arc::clone(&config.scope) }
-    }
-}
-
-impl Admin {
-    pub(crate) fn new(
-        config: &Config,
-        store: Arc<dyn Inspect>,
-        once: Idempotency,
-        gate: Arc<Gate>,
-    ) -> Result<Arc<Self>, Failure> {
+    /// Reads the token and opens the audit log, which may have been rotated.
+    fn of(config: &Config) -> Result<Self, Failure> {
         let beside = |name: &str| stores::beside(&config.store, name);
         let token = match (&config.admin, &config.admin_token) {
             (None, _) => Token::nobody(),
@@ -83,19 +73,41 @@ impl Admin {
         };
         let log = config.audit_log.clone().unwrap_or_else(|| beside("audit.log"));
         let audit = if config.admin.is_some() { Audit::open(&log)? } else { Audit::nowhere() };
-        let now = RwLock::new(Now::of(config));
+        let (token, audit) = (Arc::new(token), Arc::new(audit));
+        Ok(Self { config: config.shown.clone(), scope: Arc::clone(&config.scope), token, audit })
+    }
+}
+
+impl Admin {
+    pub(crate) fn new(
+        config: &Config,
+        store: Arc<dyn Inspect>,
+        once: Idempotency,
+        gate: Arc<Gate>,
+    ) -> Result<Arc<Self>, Failure> {
+        let now = RwLock::new(Now::of(config)?);
         let (events, _) = broadcast::channel(256);
-        Ok(Arc::new(Self { store, once, gate, token, audit, events, metrics: metrics::install()?, now }))
+        Ok(Arc::new(Self { store, once, gate, events, metrics: metrics::install()?, now }))
     }
 
-    pub(crate) fn token_file(&self) -> Option<&Path> {
-        self.token.file()
+    pub(crate) fn token_file(&self) -> Option<PathBuf> {
+        self.token().file().map(Into::into)
     }
 
-    pub(crate) fn reloaded(&self, config: &Config) {
-        *self.now.write() = Now::of(config);
+    fn token(&self) -> Arc<Token> {
+        Arc::clone(&self.now.read().token)
+    }
+
+    fn audit(&self) -> Arc<Audit> {
+        Arc::clone(&self.now.read().audit)
+    }
+
+    /// Works with another configuration from now on: its token is the only one that counts.
+    pub(crate) fn reload(&self, config: &Config) -> Result<(), Failure> {
+        *self.now.write() = Now::of(config)?;
         // Nobody may be listening.
         let _ = self.events.send(Event::Reloaded);
+        Ok(())
     }
 }
 
@@ -125,7 +137,7 @@ async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) ->
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
-    if given.is_some_and(|given| admin.token.is(given)) {
+    if given.is_some_and(|given| admin.token().is(given)) {
         return next.run(request).await;
     }
     let mut refusal = AdminProblem::new(

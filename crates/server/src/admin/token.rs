@@ -50,6 +50,10 @@ impl Token {
         let different = known.iter().zip(digest(given)).fold(0, |sum, (a, b)| sum | (a ^ b));
         std::hint::black_box(different) == 0
     }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
 }
 
 fn digest(token: &str) -> [u8; 32] {

@@ -6,7 +6,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::settings::{FORWARD_KEYS, ROUTE_KEYS, SETTINGS};
+use super::settings::{FORWARD_KEYS, Kind, LISTS, ROUTE_KEYS, SETTINGS};
 use super::source::{Given, Problems, Source};
 use super::suggest::hint;
 
@@ -72,10 +72,26 @@ impl Walk<'_> {
             match (path.as_str(), value.get_ref()) {
                 ("route", DeValue::Array(entries)) => self.entries("route", ROUTE_KEYS, entries),
                 ("forward", DeValue::Array(entries)) => self.entries("forward", FORWARD_KEYS, entries),
+                ("route" | "forward", _) => {
+                    self.problems.add(
+                        &source,
+                        format!("{name:?} must be a list of tables: write [[{name}]] and its keys below it"),
+                    );
+                }
                 (_, DeValue::Table(inner)) if is_section(&path) => self.table(&path, inner),
+                (_, other) if is_section(&path) => {
+                    let found = other.type_str();
+                    self.problems.add(
+                        &source,
+                        format!(
+                            "{path:?} must be a table, not {found}: write [{path}] and its keys below it"
+                        ),
+                    );
+                }
                 _ => match SETTINGS.iter().find(|setting| setting.path == path) {
                     Some(setting) => {
-                        if let Some(given) = self.given(&path, source, value) {
+                        let is_list = matches!(setting.kind, Kind::List | Kind::Secrets);
+                        if let Some(given) = self.given(&path, source, value, is_list) {
                             self.file.settings.insert(setting.path, given);
                         }
                     }
@@ -104,7 +120,7 @@ impl Walk<'_> {
                 let name = key.get_ref();
                 match known.iter().find(|known| *known == name) {
                     Some(known) => {
-                        if let Some(given) = self.given(known, at, value) {
+                        if let Some(given) = self.given(known, at, value, LISTS.contains(known)) {
                             values.insert(*known, given);
                         }
                     }
@@ -119,15 +135,21 @@ impl Walk<'_> {
         }
     }
 
-    fn given(&mut self, path: &str, source: Source, value: &Spanned<DeValue<'_>>) -> Option<Given> {
+    fn given(
+        &mut self,
+        path: &str,
+        source: Source,
+        value: &Spanned<DeValue<'_>>,
+        is_list: bool,
+    ) -> Option<Given> {
         let parts = match value.get_ref() {
-            DeValue::Array(list) => list.iter().map(|part| scalar(part.get_ref())).collect(),
+            DeValue::Array(list) if is_list => list.iter().map(|part| scalar(part.get_ref())).collect(),
             one => scalar(one).map(|text| vec![text]),
         };
         if parts.is_none() {
             let found = value.get_ref().type_str();
-            self.problems
-                .add(&source, format!("{path:?} can't be {found}; write a text, or a list of texts"));
+            let wanted = if is_list { "a text, or a list of texts" } else { "a text" };
+            self.problems.add(&source, format!("{path:?} can't be {found}; write {wanted}"));
         }
         parts.map(|parts| Given { parts, source })
     }

@@ -2,7 +2,9 @@
 //!
 //! Nothing stops at the first mistake: [`Config::load`] reads everything and tells all that is wrong, each with its place.
 
+mod changes;
 pub(crate) mod file;
+mod forward;
 mod print;
 mod rules;
 mod settings;
@@ -13,25 +15,29 @@ mod tokens;
 pub(crate) mod units;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use onlyonce::http::IdempotencyLayer;
-use onlyonce::{Idempotency, MemoryStore};
+use onlyonce::http::{IdempotencyLayer, Recover};
+use onlyonce::{Idempotency, MemoryStore, Recovery};
 
 use crate::gateway::scope::ScopeRule;
 use crate::gateway::tls;
 use crate::stores;
+pub(crate) use changes::Changes;
 use file::{Entry, File};
+pub(crate) use forward::{Forward, name_of};
 pub(crate) use rules::{Route, Rules};
 use settings::Kind;
 pub(crate) use settings::SETTINGS;
+use source::Given;
 pub(crate) use source::Problems;
-use source::{Given, Source};
-pub(crate) use target::{Forward, Speech, Target};
+pub(crate) use source::Source;
+pub(crate) use target::{Speech, Target};
 pub(crate) use tokens::{ABOUT as ABOUT_TOKENS, Secrets, TokenKind, TokenSettings, read_keys};
 
 /// What was typed: flags by the name of their setting.
@@ -48,7 +54,7 @@ pub(crate) struct Config {
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) store: String,
     pub(crate) target: Option<Target>,
-    pub(crate) forwards: Vec<Forward>,
+    pub(crate) forwards: Arc<[Forward]>,
     pub(crate) scope: Arc<ScopeRule>,
     pub(crate) rules: Rules,
     pub(crate) routes: Vec<Route>,
@@ -56,6 +62,8 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     pub(crate) upstream_tls: Arc<rustls::ClientConfig>,
+    /// The authorities of upstreams that were named, as they are in their file.
+    pub(crate) upstream_ca: Option<Vec<u8>>,
     pub(crate) admin_token: Option<String>,
     pub(crate) admin_token_file: Option<PathBuf>,
     pub(crate) audit_log: Option<PathBuf>,
@@ -63,6 +71,24 @@ pub(crate) struct Config {
     pub(crate) tokens: TokenSettings,
     /// As it is shown: with its sources, and without secrets.
     pub(crate) shown: String,
+    /// What is valid, and probably not meant.
+    pub(crate) warnings: Vec<String>,
+    given: Everything,
+}
+
+/// All that was given, before it was read.
+#[derive(Clone)]
+struct Everything {
+    settings: BTreeMap<&'static str, Given>,
+    routes: Vec<Entry>,
+    forwards: Vec<Entry>,
+}
+
+impl fmt::Debug for Everything {
+    // There are secrets in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Everything(..)")
+    }
 }
 
 /// Limits and time-outs.
@@ -96,16 +122,42 @@ impl Config {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Box<Unusable>> {
         let mut problems = Problems::default();
-        let config = typed.config.clone().or_else(|| variable("ONLYONCE_CONFIG").map(PathBuf::from));
-        let file = config.as_deref().map(|path| file::read(path, &mut problems)).unwrap_or_default();
-        let settings = gather(typed, &file, &variable);
-        let shown = print::show(&settings, &file);
-        let mut loader = Loader { settings: &settings, problems: &mut problems };
-        let loaded = loader.load(&file, shown.clone());
-        match loaded {
+        let given = Everything::gather(typed, variable, &mut problems);
+        Self::read(given, problems)
+    }
+
+    /// Reads everything again, for a gateway that runs with this one: what can't change while it runs stays as it is.
+    ///
+    /// # Errors
+    /// All that is wrong, at once; also with what would count at the next start only.
+    pub(crate) fn reload(
+        &self,
+        typed: &Typed,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<(Self, Changes), Box<Unusable>> {
+        let wanted = Self::load(typed, variable)?;
+        let (given, changes) = self.given.replaced_by(wanted.given);
+        Ok((Self::read(given, Problems::default())?, changes))
+    }
+
+    fn read(given: Everything, mut problems: Problems) -> Result<Self, Box<Unusable>> {
+        let shown = print::show(&given.settings, &given.routes, &given.forwards);
+        let mut loader = Loader { settings: &given.settings, problems: &mut problems };
+        match loader.load(&given, shown.clone()) {
             Some(config) if problems.0.is_empty() => Ok(config),
             _ => Err(Box::new(Unusable { shown, problems })),
         }
+    }
+}
+
+impl Everything {
+    fn gather(typed: &Typed, variable: impl Fn(&str) -> Option<String>, problems: &mut Problems) -> Self {
+        // An empty variable is how one is taken back in a shell or a container: it counts as not given.
+        let variable = |name: &str| variable(name).filter(|text| !text.trim().is_empty());
+        let config = typed.config.clone().or_else(|| variable("ONLYONCE_CONFIG").map(PathBuf::from));
+        let file = config.as_deref().map(|path| file::read(path, problems)).unwrap_or_default();
+        let settings = gather(typed, &file, &variable);
+        Self { settings, routes: file.routes, forwards: file.forwards }
     }
 }
 
@@ -166,39 +218,34 @@ impl Loader<'_> {
     }
 
     /// `None` only together with a problem.
-    fn load(&mut self, file: &File, shown: String) -> Option<Config> {
+    fn load(&mut self, file: &Everything, shown: String) -> Option<Config> {
         let listen = self.read("listen", address);
         let admin = self.read("admin", |text| if text == "off" { Ok(None) } else { address(text).map(Some) });
         let store = self.read("store", |url| stores::check(url).map(|()| url.to_owned()));
         let target = self.read("upstream", Target::parse);
-        let forwards = file.forwards.iter().map(|entry| self.forward(entry)).collect::<Vec<_>>();
-        if !self.settings.contains_key("upstream") && forwards.is_empty() {
+        let forwards: Arc<[Forward]> =
+            file.forwards.iter().filter_map(|entry| Forward::read(entry, self.problems)).collect();
+        forward::tell_hidden(&forwards, self.problems);
+        if !self.settings.contains_key("upstream") && file.forwards.is_empty() {
             self.problems.add(
                 &Source::Nowhere,
                 "there is no upstream: add --upstream http://127.0.0.1:9000, the service to protect",
             );
         }
         let limits = self.limits();
-        let by_host = forwards.iter().flatten().any(|forward| forward.host.is_some());
-        let scope = self.scope(by_host);
+        let scope = self.scope(&forwards);
         let patience = limits.map_or(Duration::from_secs(30), |limits| limits.body_timeout);
         let rules = self.reader(None).rules(patience);
         let routes: Vec<Route> = file.routes.iter().filter_map(|entry| self.route(entry, patience)).collect();
-        let methods = self.parts("defaults.methods");
-        let methods: Vec<Method> = methods
-            .iter()
-            .filter_map(|text| {
-                let source = self.source("defaults.methods");
-                self.problems.take(&source, rules::method(text))
-            })
-            .collect();
+        let methods = self.methods();
         self.try_out(&rules, &routes, &methods);
         let tls = self.tls();
         let ca = self.path("upstream_tls.ca");
-        let targets = target.iter().chain(forwards.iter().flatten().map(|forward| &forward.target));
+        let targets = target.iter().chain(forwards.iter().map(|forward| &forward.target));
         let needed = targets.into_iter().any(|target| target.speech == Speech::Tls);
         let source = self.source("upstream_tls.ca");
         let upstream_tls = self.problems.take(&source, tls::client(ca.as_deref(), needed));
+        let upstream_ca = ca.and_then(|path| std::fs::read(path).ok());
         let trust_forwarded = self.read("trust_forwarded", rules::yes);
         let tokens = self.tokens();
         let admin_token = self.settings.get("admin_token").map(Given::text);
@@ -217,25 +264,30 @@ impl Loader<'_> {
             let source = self.source("admin_token");
             self.problems.add(&source, "admin_token: a token of fewer than 16 characters can be guessed");
         }
+        let scope = scope?;
+        let warnings = warnings(&scope, &methods, &rules);
         Some(Config {
             listen: listen?,
             admin: admin?,
             store: store?,
             target,
-            forwards: forwards.into_iter().flatten().collect(),
-            scope: Arc::new(scope?),
+            forwards,
+            scope: Arc::new(scope),
             rules,
             routes,
             methods,
             limits: limits?,
             tls: tls?,
             upstream_tls: upstream_tls?,
+            upstream_ca,
             admin_token,
             admin_token_file,
             audit_log: self.path("audit_log"),
             trust_forwarded: trust_forwarded?,
             tokens: tokens?,
             shown,
+            warnings,
+            given: file.clone(),
         })
     }
 
@@ -244,7 +296,8 @@ impl Loader<'_> {
     }
 
     fn limits(&mut self) -> Option<Limits> {
-        let span = units::duration;
+        // The body of a call with a key is waited for, for an hour at most.
+        let span = |text: &str| units::span(text, Duration::from_millis(1), Duration::from_secs(3600));
         let count = |text: &str| match text.parse() {
             Ok(count) if count > 0 => Ok(count),
             _ => Err(format!("{text:?} is not a number above 0")),
@@ -270,7 +323,7 @@ impl Loader<'_> {
         let (connect, response, drain) = (
             self.read("limits.connect_timeout", span),
             self.read("limits.response_timeout", span),
-            self.read("limits.drain", span),
+            self.read("limits.drain", units::duration),
         );
         Some(Limits {
             connections: connections?,
@@ -285,14 +338,30 @@ impl Loader<'_> {
         })
     }
 
-    fn scope(&mut self, by_host: bool) -> Option<ScopeRule> {
+    /// The methods that are protected everywhere.
+    fn methods(&mut self) -> Vec<Method> {
+        let (parts, source) = (self.parts("defaults.methods"), self.source("defaults.methods"));
+        let names: Vec<&String> = parts.iter().filter(|name| !name.trim().is_empty()).collect();
+        if names.is_empty() {
+            self.problems.add(
+                &source,
+                "methods: the list is empty, so that no call would be protected; leave it out for POST and PATCH",
+            );
+        }
+        let read = names.into_iter().map(|name| rules::method(name).map_err(|why| format!("methods: {why}")));
+        read.filter_map(|method| self.problems.take(&source, method)).collect()
+    }
+
+    fn scope(&mut self, forwards: &Arc<[Forward]>) -> Option<ScopeRule> {
         let Some(given) = self.settings.get("scope.from") else {
             self.problems.add(&Source::Nowhere, ScopeRule::CHOICES);
             return None;
         };
         let jwt = self.jwt();
-        let rule = ScopeRule::parse(&given.parts, jwt, by_host);
-        self.problems.take(&given.source, rule.map_err(|why| format!("scope: {why}")))
+        let rule = ScopeRule::parse(&given.parts, jwt, forwards);
+        let wrong = rule.as_ref().err().into_iter().flatten();
+        wrong.for_each(|why| self.problems.add(&given.source, format!("scope: {why}")));
+        rule.ok()
     }
 
     fn tokens(&mut self) -> Option<TokenSettings> {
@@ -338,26 +407,6 @@ impl Loader<'_> {
         self.problems.take(&source, verifier)
     }
 
-    fn forward(&mut self, entry: &Entry) -> Option<Forward> {
-        let text = |name: &str| entry.values.get(name).map(Given::text);
-        let Some(upstream) = text("upstream") else {
-            self.problems
-                .add(&entry.source, "this [[forward]] names no upstream: add upstream = \"http://…\"");
-            return None;
-        };
-        let target = self.problems.take(&entry.source, Target::parse(&upstream))?;
-        let path = text("path");
-        if path.as_ref().is_some_and(|path| !path.starts_with('/')) {
-            self.problems.add(&entry.source, "path must begin with a slash");
-        }
-        let methods = entry.values.get("method").map(|given| given.parts.clone()).unwrap_or_default();
-        let methods = methods
-            .iter()
-            .filter_map(|name| self.problems.take(&entry.source, rules::method(name)))
-            .collect();
-        Some(Forward { host: text("host").map(|host| host.to_ascii_lowercase()), path, methods, target })
-    }
-
     fn route(&mut self, entry: &Entry, patience: Duration) -> Option<Route> {
         let rules = self.reader(Some(entry)).rules(patience);
         let Some(pattern) = entry.values.get("match") else {
@@ -365,7 +414,9 @@ impl Loader<'_> {
                 .add(&entry.source, "this [[route]] matches nothing: add match = \"POST /payments\"");
             return None;
         };
-        Some(Route { pattern: pattern.text(), source: pattern.source.clone(), rules })
+        let source = pattern.source.clone();
+        let pattern = self.problems.take(&source, rules::pattern(&pattern.text()))?;
+        Some(Route { pattern, source, rules })
     }
 
     /// What the layer itself has to say about each route.
@@ -373,7 +424,13 @@ impl Loader<'_> {
         let once = Idempotency::new(MemoryStore::new());
         let layer = || {
             let builder = IdempotencyLayer::builder(once.clone(), onlyonce::http::ScopeFrom::nobody());
-            builder.options(rules.options.clone()).methods(methods.to_vec())
+            builder.options(rules.without_question()).methods(methods.to_vec())
+        };
+        // What is asked is of no interest here, only that somebody can be.
+        let options = |rules: &Rules| {
+            let mut options = rules.without_question();
+            options.recover = rules.ask.as_ref().map(|_| Recover::new(async |_| Recovery::Unknown));
+            options
         };
         // The usual options are at fault in every route: told once.
         if let Err(error) = layer().build() {
@@ -388,7 +445,7 @@ impl Loader<'_> {
             accepted.push(route);
             let declared = accepted
                 .iter()
-                .fold(layer(), |layer, route| layer.route(&route.pattern, route.rules.options.clone()));
+                .fold(layer(), |layer, route| layer.route(&route.pattern, options(&route.rules)));
             if let Err(error) = declared.build() {
                 accepted.pop();
                 self.problems.add(&route.source, error.to_string());
@@ -415,6 +472,41 @@ impl Loader<'_> {
         let source = self.source("tls.cert");
         self.problems.take(&source, tls::server(cert, key)).map(Some)
     }
+}
+
+/// What is valid, and probably not meant.
+fn warnings(scope: &ScopeRule, methods: &[Method], rules: &Rules) -> Vec<String> {
+    let mut warnings: Vec<String> = scope.warnings().into_iter().map(Into::into).collect();
+    if !methods.is_empty() && !methods.contains(&Method::POST) {
+        warnings.push(
+            "methods leaves out POST: POST requests are not protected, but on routes that say so".into(),
+        );
+    }
+    if rules.asks() {
+        warnings.push(
+            "on_lapse is \"ask\" in [defaults]: requests that match no [[route]] with an ask of its own are held instead"
+                .into(),
+        );
+    }
+    warnings
+}
+
+/// Variables with our name that mean nothing, each with a guess. Those that Kubernetes sets for a service called "onlyonce" are no mistake.
+pub(crate) fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
+    const OTHERS: [&str; 2] = ["ONLYONCE_CONFIG", "ONLYONCE_ADMIN_URL"];
+    const FOREIGN: [&str; 3] = ["ONLYONCE_TEST_", "ONLYONCE_SERVICE_", "ONLYONCE_PORT"];
+    let known: Vec<String> =
+        SETTINGS.iter().map(settings::Setting::variable).chain(OTHERS.map(String::from)).collect();
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let is_strange = |name: &String| {
+        name.starts_with("ONLYONCE_")
+            && !known.contains(&name.as_str())
+            && !FOREIGN.iter().any(|foreign| name.starts_with(foreign))
+    };
+    names
+        .filter(is_strange)
+        .map(|name| format!("the variable {name} means nothing; {}", suggest::near(&name, &known)))
+        .collect()
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

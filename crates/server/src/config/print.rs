@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::file::{Entry, File};
+use super::file::Entry;
 use super::settings::{Kind, SETTINGS, Setting};
 use super::source::Given;
 use super::tokens;
 use crate::stores::masked;
 
-pub(super) fn show(settings: &BTreeMap<&'static str, Given>, file: &File) -> String {
+pub(super) fn show(settings: &BTreeMap<&'static str, Given>, routes: &[Entry], forwards: &[Entry]) -> String {
     let mut out = String::new();
     let mut section = "";
     for setting in SETTINGS {
@@ -21,10 +21,10 @@ pub(super) fn show(settings: &BTreeMap<&'static str, Given>, file: &File) -> Str
         }
         line(&mut out, name, &value(setting, given), given);
     }
-    for entry in &file.routes {
+    for entry in routes {
         show_entry(&mut out, "route", entry);
     }
-    for entry in &file.forwards {
+    for entry in forwards {
         show_entry(&mut out, "forward", entry);
     }
     out
@@ -45,7 +45,7 @@ fn line(out: &mut String, name: &str, value: &str, given: &Given) {
     let _ = writeln!(out, "{:<44} # {}", format!("{name} = {value}"), given.source);
 }
 
-fn value(setting: &Setting, given: &Given) -> String {
+pub(super) fn value(setting: &Setting, given: &Given) -> String {
     match setting.kind {
         Kind::Secret => "\"***\"".into(),
         Kind::Secrets => {

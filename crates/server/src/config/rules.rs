@@ -13,6 +13,7 @@ use super::file::Entry;
 use super::source::{Given, Problems, Source};
 use super::suggest::hint;
 use super::units;
+use crate::gateway::OWN;
 
 /// What a route does.
 #[derive(Debug, Clone)]
@@ -22,6 +23,23 @@ pub(crate) struct Rules {
     pub(crate) ask: Option<String>,
     /// Calls need a one-time token; the field that it may be in, if not the usual one.
     pub(crate) token: Option<TokenPlace>,
+}
+
+impl Rules {
+    /// Whether outcomes that nobody knows are asked for.
+    pub(crate) fn asks(&self) -> bool {
+        let settings = self.options.settings.as_ref();
+        settings.is_some_and(|settings| matches!(settings.on_lapse, OnLapse::Ask { .. }))
+    }
+
+    /// The options without the question, where nobody can be asked: what is not known is held.
+    pub(crate) fn without_question(&self) -> Options {
+        let mut options = self.options.clone();
+        if let Some(settings) = options.settings.as_mut().filter(|_| self.ask.is_none() && self.asks()) {
+            settings.on_lapse = OnLapse::Hold;
+        }
+        options
+    }
 }
 
 /// Where the token of a call is.
@@ -66,15 +84,20 @@ impl Reader<'_> {
 
     fn read<T>(&mut self, name: &str, fallback: T, parse: impl Fn(&str) -> Result<T, String>) -> T {
         let Some(given) = self.find(name).cloned() else { return fallback };
-        // A default was read once already; what is wrong with it is told once.
         let parsed = parse(&given.text()).map_err(|why| format!("{name}: {why}"));
-        self.problems.take(&given.source, parsed).unwrap_or(fallback)
+        self.take(name, &given.source, parsed).unwrap_or(fallback)
+    }
+
+    /// What is wrong with a default is told once, and not again by every route that has it.
+    fn take<T>(&mut self, name: &str, source: &Source, parsed: Result<T, String>) -> Option<T> {
+        let is_told = self.route.is_some_and(|route| !route.values.contains_key(name));
+        if is_told { parsed.ok() } else { self.problems.take(source, parsed) }
     }
 
     fn list<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
         let Some(given) = self.find(name).cloned() else { return Vec::new() };
         let parsed = given.parts.iter().map(|part| parse(part).map_err(|why| format!("{name}: {why}")));
-        parsed.filter_map(|part| self.problems.take(&given.source, part)).collect()
+        parsed.filter_map(|part| self.take(name, &given.source, part)).collect()
     }
 
     pub(super) fn rules(&mut self, body_timeout: Duration) -> Rules {
@@ -188,8 +211,71 @@ pub(super) fn yes(text: &str) -> Result<bool, String> {
     one_of(text, &[("true", true), ("false", false)])
 }
 
+/// Those that change something, and can be made idempotent.
+const PROTECTED: [&str; 4] = ["POST", "PATCH", "PUT", "DELETE"];
+/// Those that change nothing.
+const SAFE: [&str; 5] = ["GET", "HEAD", "OPTIONS", "CONNECT", "TRACE"];
+
+/// A method that calls are protected with, in any case of letters.
 pub(super) fn method(text: &str) -> Result<Method, String> {
-    Method::from_bytes(text.as_bytes()).map_err(|_| format!("{text:?} is not a method"))
+    let name = text.trim().to_ascii_uppercase();
+    if SAFE.contains(&name.as_str()) {
+        return Err(format!(
+            "{name} changes nothing and can't be made idempotent; name POST, PATCH, PUT or DELETE"
+        ));
+    }
+    known_method(&name, &PROTECTED)
+}
+
+/// Any method.
+pub(super) fn any_method(text: &str) -> Result<Method, String> {
+    known_method(&text.trim().to_ascii_uppercase(), &[&PROTECTED[..], &SAFE].concat())
+}
+
+fn known_method(name: &str, known: &[&str]) -> Result<Method, String> {
+    let found = known.contains(&name).then(|| Method::from_bytes(name.as_bytes()).ok()).flatten();
+    found.ok_or_else(|| format!("{name:?} is not a method; {}", hint(name, known)))
+}
+
+/// A path as callers send it: what is not ASCII is percent-encoded.
+pub(super) fn path_as_sent(text: &str) -> Result<String, String> {
+    let path = text.trim();
+    if !path.starts_with('/') {
+        return Err(format!("{text:?} must begin with a slash"));
+    }
+    if let Some((before, _)) = path.split_once(['?', '#']) {
+        return Err(format!(
+            "{text:?} is more than a path: a query and a fragment do not count; write {before:?}"
+        ));
+    }
+    if path.contains(char::is_whitespace) {
+        let written = path.split_whitespace().collect::<Vec<_>>().join("%20");
+        return Err(format!("{text:?} has a space in it, which no path has; write {written:?}"));
+    }
+    let encoded = percent_encoding::utf8_percent_encode(path, percent_encoding::CONTROLS).to_string();
+    let parses = encoded.replace(['{', '}'], "x").parse::<http::uri::PathAndQuery>();
+    parses.map_err(|_| format!("{text:?} is not a path"))?;
+    Ok(encoded)
+}
+
+/// A pattern such as `POST /orders/{id}` as the layer matches it, or why no request could.
+pub(super) fn pattern(text: &str) -> Result<String, String> {
+    let Some((name, path)) = text.trim().split_once(char::is_whitespace) else {
+        return Err(format!(
+            "the route {text:?} must be a method and a path, such as \"POST /orders/{{id}}\""
+        ));
+    };
+    let wrong = |why: String| format!("the route {text:?} never matches: {why}");
+    let method = match name {
+        "*" | "ANY" | "any" => Err("a route has one method; write a [[route]] for each of them".into()),
+        name => method(name),
+    };
+    let path = path_as_sent(path).map_err(wrong)?;
+    let method = method.map_err(wrong)?;
+    if path.starts_with(OWN) {
+        return Err(wrong(format!("{OWN}… is the gateway's own")));
+    }
+    Ok(format!("{method} {path}"))
 }
 
 fn header(text: &str) -> Result<HeaderName, String> {

@@ -12,6 +12,18 @@ pub(crate) struct Setting {
     pub(crate) value: &'static str,
     pub(crate) help: &'static str,
     pub(crate) kind: Kind,
+    pub(crate) reload: Reload,
+}
+
+/// What a change of a setting means to a gateway that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reload {
+    /// It counts from the next connection or request on: everything that can change is made anew from the configuration.
+    Applies,
+    /// It applies, and calls that were answered before are not recognised any more.
+    ChangesIdentity,
+    /// What is in force stays in force until the next start.
+    NextStart,
 }
 
 /// What may be shown of a setting.
@@ -43,18 +55,26 @@ const fn plain(
     value: &'static str,
     help: &'static str,
 ) -> Setting {
-    Setting { path, name, default, value, help, kind: Kind::Plain }
+    Setting { path, name, default, value, help, kind: Kind::Plain, reload: Reload::Applies }
 }
 
 const fn of(kind: Kind, setting: Setting) -> Setting {
     Setting { kind, ..setting }
 }
 
+const fn fixed(setting: Setting) -> Setting {
+    Setting { reload: Reload::NextStart, ..setting }
+}
+
+const fn identity(setting: Setting) -> Setting {
+    Setting { reload: Reload::ChangesIdentity, ..setting }
+}
+
 /// In the order in which the effective configuration is printed: those without a section first.
 pub(crate) const SETTINGS: &[Setting] = &[
-    plain("listen", "listen", "127.0.0.1:8080", "ADDR", "Where callers connect"),
-    plain("admin", "admin", "127.0.0.1:8081", "ADDR", "Where the admin API listens, or \"off\""),
-    of(
+    fixed(plain("listen", "listen", "127.0.0.1:8080", "ADDR", "Where callers connect")),
+    fixed(plain("admin", "admin", "127.0.0.1:8081", "ADDR", "Where the admin API listens, or \"off\"")),
+    fixed(of(
         Kind::Url,
         plain(
             "store",
@@ -63,7 +83,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
             "URL",
             "Where records are kept: memory:, embedded:PATH, redis://…, rediss://…, redis-cluster://h1:p,h2:p, redis-sentinel://h1:p,h2:p/NAME, mysql://…, postgres://…, sqlite:PATH",
         ),
-    ),
+    )),
     of(
         Kind::Url,
         plain(
@@ -105,7 +125,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "BOOL",
         "Whether X-Forwarded-Proto and -Host of callers are believed",
     ),
-    of(
+    identity(of(
         Kind::List,
         plain(
             "scope.from",
@@ -114,7 +134,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
             "WHAT",
             "Who a caller is: header:NAME, cookie:NAME, jwt:CLAIM, a comma list of these, or none",
         ),
-    ),
+    )),
     plain(
         "scope.jwt.key",
         "jwt_key",
@@ -230,7 +250,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
             "The methods that are protected everywhere; routes add others",
         ),
     ),
-    plain("limits.connections", "connections", "4096", "N", "How many connections callers may have open"),
+    fixed(plain(
+        "limits.connections",
+        "connections",
+        "4096",
+        "N",
+        "How many connections callers may have open",
+    )),
     plain(
         "limits.header_timeout",
         "header_timeout",
@@ -306,6 +332,9 @@ pub(crate) const ROUTE_KEYS: &[&str] = &[
 
 /// The keys of a `[[forward]]`.
 pub(crate) const FORWARD_KEYS: &[&str] = &["host", "path", "method", "upstream"];
+
+/// The keys of a `[[route]]` or `[[forward]]` that may be lists.
+pub(crate) const LISTS: &[&str] = &["method", "fingerprint", "keep_headers", "drop_headers"];
 
 #[cfg(test)]
 mod tests {

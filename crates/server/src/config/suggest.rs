@@ -1,12 +1,20 @@
 //! Guesses which name was meant.
 
-/// `; did you mean "lease"?` if a known name is near, else the known ones.
+/// `did you mean "lease"?` if a known name is near, else the known ones.
 pub(crate) fn hint(wrong: &str, known: &[&str]) -> String {
-    let near = known.iter().map(|name| (distance(wrong, name), *name)).min_by_key(|found| found.0);
-    match near {
+    match nearest(wrong, known) {
         Some((distance, name)) if distance <= name.len().div_ceil(3) => format!("did you mean {name:?}?"),
         _ => format!("there are {}", known.join(", ")),
     }
+}
+
+/// `did you mean "ONLYONCE_LEASE"?`: for names that are too many to list.
+pub(crate) fn near(wrong: &str, known: &[&str]) -> String {
+    nearest(wrong, known).map(|(_, name)| format!("did you mean {name}?")).unwrap_or_default()
+}
+
+fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<(usize, &'a str)> {
+    known.iter().map(|name| (distance(wrong, name), *name)).min_by_key(|found| found.0)
 }
 
 /// How many letters must be put in, taken out or changed.

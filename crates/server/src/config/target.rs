@@ -1,6 +1,5 @@
-//! An upstream, read from its URL; and which requests go to which.
+//! An upstream, read from its URL.
 
-use http::Method;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 
 /// How an upstream is spoken to.
@@ -63,41 +62,6 @@ impl Target {
     }
 }
 
-/// Requests that go to another upstream than the usual one.
-#[derive(Debug, Clone)]
-pub(crate) struct Forward {
-    /// A name, or `*.name` for all below it.
-    pub(crate) host: Option<String>,
-    /// Whole segments at the beginning of the path.
-    pub(crate) path: Option<String>,
-    pub(crate) methods: Vec<Method>,
-    pub(crate) target: Target,
-}
-
-impl Forward {
-    pub(crate) fn matches(&self, method: &Method, host: Option<&str>, path: &str) -> bool {
-        let is_host =
-            self.host.as_deref().is_none_or(|wanted| host.is_some_and(|host| is_host(wanted, host)));
-        let is_path = self.path.as_deref().is_none_or(|prefix| {
-            path.strip_prefix(prefix.trim_end_matches('/'))
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        });
-        is_host && is_path && (self.methods.is_empty() || self.methods.contains(method))
-    }
-}
-
-fn is_host(wanted: &str, host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or(rest),
-        None => host.split(':').next().unwrap_or(host),
-    };
-    let name = name.to_ascii_lowercase();
-    match wanted.strip_prefix("*.") {
-        Some(domain) => name.strip_suffix(domain).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
-        None => name == wanted,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,24 +76,5 @@ mod tests {
             assert!(Target::parse(wrong).is_err(), "{wrong}");
         }
         assert!(!Target::parse("http://u:hunter2@h").unwrap_err().contains("hunter2"));
-    }
-
-    #[test]
-    fn a_forward_matches_host_whole_segments_and_method() {
-        let target = Target::parse("http://h").unwrap();
-        let forward = Forward {
-            host: Some("*.example.com".into()),
-            path: Some("/v2".into()),
-            methods: vec![Method::POST],
-            target,
-        };
-        let is = |method, host, path| forward.matches(&method, host, path);
-        assert!(is(Method::POST, Some("api.EXAMPLE.com:80"), "/v2/pay"));
-        assert!(is(Method::POST, Some("api.example.com"), "/v2"));
-        assert!(!is(Method::GET, Some("api.example.com"), "/v2"));
-        assert!(!is(Method::POST, Some("example.com"), "/v2"));
-        assert!(!is(Method::POST, Some("badexample.com"), "/v2"));
-        assert!(!is(Method::POST, Some("api.example.com"), "/v22"));
-        assert!(!is(Method::POST, None, "/v2"));
     }
 }

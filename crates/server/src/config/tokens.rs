@@ -50,11 +50,7 @@ impl TokenKind {
 }
 
 pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
-    let span = units::duration(text)?;
-    if span < Duration::from_secs(1) || span > Duration::from_secs(24 * 3600) {
-        return Err(format!("{text:?} is not between 1s and 24h"));
-    }
-    Ok(span)
+    units::span(text, Duration::from_secs(1), Duration::from_secs(24 * 3600))
 }
 
 /// The keys in a file, one `ID:SECRET` a line.

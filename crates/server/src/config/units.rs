@@ -24,6 +24,15 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// A duration within bounds.
+pub(crate) fn span(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let span = duration(text)?;
+    if (least..=most).contains(&span) {
+        return Ok(span);
+    }
+    Err(format!("{text:?} is not between {} and {}", show_duration(least), show_duration(most)))
+}
+
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     let plain = text.trim().parse().ok();
     let bytes = plain.or_else(|| scaled(text, &SIZES)).and_then(|bytes| usize::try_from(bytes).ok());

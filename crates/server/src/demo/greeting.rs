@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::say::say;
+
 pub(super) fn print(address: SocketAddr, data: &Path) {
     let data = data.display();
-    println!(
+    say!(
         r#"
 onlyonce demo: http://{address}
 records and charges are kept in {data}; stop with Ctrl-C

@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::cli::DemoArguments;
 use crate::failure::Failure;
+use crate::say::say;
 use crate::shutdown;
 use bank::Bank;
 
@@ -42,11 +43,11 @@ pub(crate) async fn run(arguments: DemoArguments) -> Result<(), Failure> {
         .with_graceful_shutdown(shutdown::asked_for())
         .await
         .map_err(|error| Failure::because("the server stopped", &error))?;
-    println!("finishing what is under way…");
+    say!("finishing what is under way…");
     match once.drain(DRAIN).await {
-        Drained::Everything => println!("done: every call is settled. Start again and retry an old key."),
+        Drained::Everything => say!("done: every call is settled. Start again and retry an old key."),
         Drained::Left(calls) => {
-            println!("{calls} calls were still running; retries of them will be told \"unknown\".")
+            say!("{calls} calls were still running; retries of them will be told \"unknown\".")
         }
     }
     Ok(())

@@ -86,7 +86,7 @@ impl Front {
 }
 
 /// The paths that are the gateway's own.
-const OWN: &str = "/_onlyonce/";
+pub(crate) const OWN: &str = "/_onlyonce/";
 /// What the layer answers of them.
 const ANSWERED: [(Method, &str); 4] = [
     (Method::GET, "/_onlyonce/outcome"),

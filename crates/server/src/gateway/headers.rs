@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use onlyonce::{Class, Permit};
@@ -29,14 +30,20 @@ impl Peer {
     }
 }
 
-/// Whether a request wants to speak another protocol from now on.
-pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::UPGRADE)
-        && named_in_connection(headers).any(|name| name.eq_ignore_ascii_case("upgrade"))
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
+
+/// Whether a request wants to be a WebSocket. The wish for any other protocol is not heard, as RFC 9110 allows: behind h2c or an unknown
+/// one, calls would pass unseen.
+pub(crate) fn wants_websocket(method: &Method, headers: &HeaderMap) -> bool {
+    *method == Method::GET
+        && headers.contains_key(header::UPGRADE)
+        && named_in(headers, header::UPGRADE).any(|name| name.eq_ignore_ascii_case("websocket"))
+        && named_in(headers, header::CONNECTION).any(|name| name.eq_ignore_ascii_case("upgrade"))
 }
 
-fn named_in_connection(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+fn named_in(headers: &HeaderMap, list: HeaderName) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(list).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
@@ -49,6 +56,7 @@ fn is_special(name: &HeaderName) -> bool {
             | "te"
             | "transfer-encoding"
             | "upgrade"
+            | "http2-settings"
             | "keep-alive"
             | "proxy-connection"
             | "proxy-authenticate"
@@ -66,7 +74,7 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
     if headers.contains_key(header::CONNECTION) {
         let named: Vec<HeaderName> =
-            named_in_connection(headers).filter_map(|name| name.parse().ok()).collect();
+            named_in(headers, header::CONNECTION).filter_map(|name| name.parse().ok()).collect();
         for name in named {
             headers.remove(name);
         }
@@ -79,6 +87,7 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         header::TE,
         header::TRANSFER_ENCODING,
         header::UPGRADE,
+        HTTP2_SETTINGS,
         KEEP_ALIVE,
         PROXY_CONNECTION,
         header::PROXY_AUTHENTICATE,
@@ -91,11 +100,11 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// Takes out what is not for the upstream.
-fn strip(headers: &mut HeaderMap) {
+fn strip(method: &Method, headers: &mut HeaderMap) {
     if !headers.keys().any(is_special) {
         return;
     }
-    let upgrade = wants_upgrade(headers).then(|| headers.get(header::UPGRADE).cloned()).flatten();
+    let websocket = wants_websocket(method, headers);
     strip_hop_by_hop(headers);
     headers.remove(header::PROXY_AUTHORIZATION);
     // The gateway has said "continue" itself.
@@ -103,15 +112,15 @@ fn strip(headers: &mut HeaderMap) {
     // Words between gateway and upstream, which a caller must not say.
     headers.remove(FENCE);
     headers.remove(OUTCOME);
-    if let Some(upgrade) = upgrade {
+    if websocket {
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(header::UPGRADE, upgrade);
+        headers.insert(header::UPGRADE, WEBSOCKET);
     }
 }
 
 /// Makes the head of a caller's request the head of the gateway's own.
 pub(crate) fn prepare(parts: &mut Parts, peer: &Peer, trust_forwarded: bool) {
-    strip(&mut parts.headers);
+    strip(&parts.method, &mut parts.headers);
     name_host(parts);
     let headers = &mut parts.headers;
     let chain = if headers.contains_key(FORWARDED_FOR) { joined(headers, &peer.ip) } else { peer.ip.clone() };

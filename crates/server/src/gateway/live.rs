@@ -10,6 +10,7 @@ use onlyonce::{Idempotency, Mode};
 use super::ask;
 use super::headers::Peer;
 use super::routing::Routing;
+use super::serve::Serving;
 use super::tokens::Issuer;
 use crate::config::{Config, Limits, Rules};
 use crate::failure::Failure;
@@ -21,6 +22,8 @@ pub(crate) struct Live {
     pub(crate) routing: Arc<Routing>,
     pub(crate) limits: Limits,
     pub(crate) trust_forwarded: bool,
+    /// What connections are served with.
+    pub(crate) serving: Arc<Serving>,
     issuer: Issuer,
 }
 
@@ -37,7 +40,7 @@ impl Live {
         let issuer = Issuer::new(config, once, before.map(|before| &before.issuer))?;
         let routing = Arc::new(Routing::new(config, before.map(|before| &*before.routing)));
         let options = |rules: &Rules| {
-            let mut options = rules.options.clone();
+            let mut options = rules.without_question();
             // Questions come from the gateway itself.
             let peer = Peer::new(IpAddr::V4(Ipv4Addr::LOCALHOST), false);
             let limit = Limit { bytes: options.max_response, patience: config.limits.response_timeout, peer };
@@ -55,7 +58,8 @@ impl Live {
         // For routes that need no token it is a key that the server chose.
         let builder = builder.tokens(issuer.tokens(Mode::Replay)).ids(Ids::uuid());
         let layer = builder.build().map_err(|error| Failure::usage(error.to_string()))?;
+        let serving = Arc::new(Serving::new(config));
         let (limits, trust_forwarded) = (config.limits, config.trust_forwarded);
-        Ok(Self { layer, routing, limits, trust_forwarded, issuer })
+        Ok(Self { layer, routing, limits, trust_forwarded, serving, issuer })
     }
 }

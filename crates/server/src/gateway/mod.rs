@@ -26,7 +26,7 @@ mod tokens;
 mod upstream;
 mod wire;
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,19 +38,13 @@ use tokio::sync::watch;
 
 use crate::admin::{self, Admin, Timed};
 use crate::cli::GatewayArguments;
-use crate::config::{Config, Typed};
+use crate::config::{Changes, Config, Typed};
 use crate::failure::Failure;
+use crate::say::say;
 use crate::{shutdown, stores};
-pub(crate) use front::Gate;
+pub(crate) use front::{Gate, OWN};
 use live::Live;
 use serve::Server;
-
-/// Prints a line. Whoever reads it may have gone, which is no reason to end.
-macro_rules! say {
-    ($($line:tt)*) => {
-        drop(writeln!(std::io::stdout(), $($line)*))
-    };
-}
 
 /// How often connections to upstreams are tidied up.
 const TIDY: Duration = Duration::from_secs(10);
@@ -62,9 +56,7 @@ pub(crate) async fn run(arguments: GatewayArguments) -> Result<(), Failure> {
         return check(loaded);
     }
     let config = loaded.map_err(|wrong| Failure::usage(wrong.problems.to_string()))?;
-    for warning in config.scope.warnings() {
-        tracing::warn!("{warning}");
-    }
+    warn(&config);
     // Before anybody can know that we are there: a signal without a handler would end the process.
     let (terminated, reloads) = (shutdown::asked_for(), shutdown::reloads());
     let listener = listen(config.listen, "--listen").await?;
@@ -76,28 +68,22 @@ pub(crate) async fn run(arguments: GatewayArguments) -> Result<(), Failure> {
     let once = engine(&config, Arc::clone(&store))?;
     let live = Live::new(&config, &once, None)?;
     let gate = Arc::new(Gate::new(live));
-    let admin = Admin::new(&config, Arc::clone(&store), once.clone(), Arc::clone(&gate))?;
+    let admin = Admin::new(&config, store, once.clone(), Arc::clone(&gate))?;
     greet(&config, &listener, admin_listener.as_ref(), &admin);
     if let Some(listener) = admin_listener {
         tokio::spawn(admin::serve(listener, Arc::clone(&admin)));
     }
     let (leave, left) = watch::channel(false);
-    let server = Server { listener, tls: config.tls.clone(), gate: Arc::clone(&gate), limits: config.limits };
+    let server = Server { listener, gate: Arc::clone(&gate), connections: config.limits.connections };
     tokio::spawn(server.run(left));
     tokio::spawn(tidy(Arc::clone(&gate)));
-    let reloading = Reloading {
-        reloads,
-        typed,
-        once: once.clone(),
-        gate: Arc::clone(&gate),
-        admin,
-        fixed: Fixed::of(&config),
-    };
+    let reloading = Reloading { reloads, typed, once: once.clone(), gate: Arc::clone(&gate), admin, config };
     tokio::select! {
         () = terminated => {}
         () = reloading.run() => {}
     }
-    drain(&gate, &once, leave, config.limits.drain).await;
+    let limit = gate.live().limits.drain;
+    drain(&gate, &once, leave, limit).await;
     Ok(())
 }
 
@@ -105,14 +91,27 @@ fn load(typed: &Typed) -> Result<Config, Box<crate::config::Unusable>> {
     Config::load(typed, |name| std::env::var(name).ok())
 }
 
+/// Tells what is valid and probably not meant.
+fn warn(config: &Config) {
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    for warning in
+        crate::config::unknown_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
+    {
+        tracing::warn!("{warning}");
+    }
+}
+
 fn check(loaded: Result<Config, Box<crate::config::Unusable>>) -> Result<(), Failure> {
     match loaded {
         Ok(config) => {
-            println!("{}\n# the configuration is valid", config.shown);
+            warn(&config);
+            say!("{}\n# the configuration is valid", config.shown);
             Ok(())
         }
         Err(wrong) => {
-            println!("{}", wrong.shown);
+            say!("{}", wrong.shown);
             let count = wrong.problems.0.len();
             Err(Failure::usage(format!(
                 "{count} problem{}\n{}",
@@ -172,29 +171,14 @@ async fn tidy(gate: Arc<Gate>) {
     }
 }
 
-/// What a reload can't change.
-#[derive(Debug, PartialEq)]
-struct Fixed {
-    listen: SocketAddr,
-    admin: Option<SocketAddr>,
-    store: String,
-    connections: usize,
-}
-
-impl Fixed {
-    fn of(config: &Config) -> Self {
-        let Config { listen, admin, store, limits, .. } = config;
-        Self { listen: *listen, admin: *admin, store: store.clone(), connections: limits.connections }
-    }
-}
-
 struct Reloading {
     reloads: Option<Signal>,
     typed: Typed,
     once: Idempotency,
     gate: Arc<Gate>,
     admin: Arc<Admin>,
-    fixed: Fixed,
+    /// What is in force.
+    config: Config,
 }
 
 impl Reloading {
@@ -203,22 +187,28 @@ impl Reloading {
         let Some(mut asked) = self.reloads.take() else { return std::future::pending().await };
         while asked.recv().await.is_some() {
             match self.reload() {
-                Ok(()) => tracing::info!("the configuration was reloaded"),
+                Ok(changes) => {
+                    for warning in changes.warnings() {
+                        tracing::warn!("{warning}");
+                    }
+                    tracing::info!("the configuration was reloaded: {changes}");
+                }
                 Err(why) => tracing::error!("the new configuration is wrong, and the old one stays:\n{why}"),
             }
         }
     }
 
-    fn reload(&self) -> Result<(), String> {
-        let config = load(&self.typed).map_err(|wrong| wrong.problems.to_string())?;
-        if Fixed::of(&config) != self.fixed {
-            tracing::warn!("listen, admin, store and connections take effect at the next start only");
-        }
-        let live =
-            Live::new(&config, &self.once, Some(&self.gate.live())).map_err(|error| error.to_string())?;
+    /// Everything that can fail comes first: a reload changes all or nothing.
+    fn reload(&mut self) -> Result<Changes, String> {
+        let reloaded = self.config.reload(&self.typed, |name| std::env::var(name).ok());
+        let (config, changes) = reloaded.map_err(|wrong| wrong.problems.to_string())?;
+        let live = Live::new(&config, &self.once, Some(&self.gate.live()));
+        let live = live.map_err(|error| error.to_string())?;
+        self.admin.reload(&config).map_err(|error| error.to_string())?;
         self.gate.replace(live);
-        self.admin.reloaded(&config);
-        Ok(())
+        self.config = config;
+        warn(&self.config);
+        Ok(changes)
     }
 }
 

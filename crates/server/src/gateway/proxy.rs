@@ -50,7 +50,8 @@ async fn relay(live: Arc<Live>, peer: Peer, request: Request<RequestBody<Incomin
         return own(ProblemKind::NotFound, &parts.headers, None, Class::Release);
     };
     let keyed = if parts.extensions.get::<Permit>().is_some() { Keyed::Yes } else { Keyed::No };
-    let caller = parts.extensions.remove::<OnUpgrade>().filter(|_| headers::wants_upgrade(&parts.headers));
+    let caller = parts.extensions.remove::<OnUpgrade>();
+    let caller = caller.filter(|_| headers::wants_websocket(&parts.method, &parts.headers));
     // Only what a problem needs is kept of the caller's own head.
     let language = language(&parts.headers);
     headers::prepare(&mut parts, &peer, live.trust_forwarded);

@@ -6,42 +6,52 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use super::scope::host;
-use super::upstream::Upstream;
-use crate::config::{Config, Forward, Target};
+use super::upstream::{Pool, Upstream};
+use crate::config::{Config, Forward, Target, name_of};
 
 /// The upstreams, and who goes where.
 #[derive(Debug)]
 pub(crate) struct Routing {
-    forwards: Vec<(Forward, Arc<Upstream>)>,
+    forwards: Arc<[Forward]>,
+    /// Theirs, one for each.
+    upstreams: Vec<Arc<Upstream>>,
     usual: Option<Arc<Upstream>>,
+    by_host: bool,
+    ca: Option<Vec<u8>>,
 }
 
 impl Routing {
-    /// Upstreams that were known before keep their connections.
+    /// Upstreams that were known before keep their connections, if the same authorities are trusted.
     pub(crate) fn new(config: &Config, before: Option<&Self>) -> Self {
-        let mut known: HashMap<Target, Arc<Upstream>> = before
+        let before = before.filter(|before| before.ca == config.upstream_ca);
+        let mut known: HashMap<Target, Arc<Pool>> = before
             .into_iter()
             .flat_map(Self::all)
-            .map(|upstream| (upstream.target.clone(), Arc::clone(upstream)))
+            .map(|upstream| (upstream.target.clone(), Arc::clone(&upstream.pool)))
             .collect();
         let mut upstream = |target: &Target| {
-            let make =
-                || Arc::new(Upstream::new(target.clone(), Arc::clone(&config.upstream_tls), config.limits));
-            Arc::clone(known.entry(target.clone()).or_insert_with(make))
+            let pool = Arc::clone(known.entry(target.clone()).or_default());
+            let tls = Arc::clone(&config.upstream_tls);
+            Arc::new(Upstream::new(target.clone(), tls, config.limits, pool))
         };
-        let forwards =
-            config.forwards.iter().map(|forward| (forward.clone(), upstream(&forward.target))).collect();
-        Self { forwards, usual: config.target.as_ref().map(&mut upstream) }
+        let upstreams = config.forwards.iter().map(|forward| upstream(&forward.target)).collect();
+        Self {
+            forwards: Arc::clone(&config.forwards),
+            upstreams,
+            usual: config.target.as_ref().map(&mut upstream),
+            by_host: config.forwards.iter().any(|forward| forward.host.is_some()),
+            ca: config.upstream_ca.clone(),
+        }
     }
 
     pub(crate) fn find(&self, parts: &Parts) -> Option<&Arc<Upstream>> {
-        let host = if self.forwards.is_empty() { None } else { host(parts) };
-        let forward =
-            self.forwards.iter().find(|(forward, _)| forward.matches(&parts.method, host, parts.uri.path()));
-        forward.map(|(_, upstream)| upstream).or(self.usual.as_ref())
+        let host = if self.by_host { host(parts).map(name_of) } else { None };
+        let matches = |forward: &Forward| forward.matches(&parts.method, host.as_deref(), parts.uri.path());
+        let chosen = self.forwards.iter().position(matches);
+        chosen.map(|chosen| &self.upstreams[chosen]).or(self.usual.as_ref())
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Upstream>> {
-        self.forwards.iter().map(|(_, upstream)| upstream).chain(&self.usual)
+        self.upstreams.iter().chain(&self.usual)
     }
 }

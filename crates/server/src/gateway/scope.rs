@@ -3,20 +3,25 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::HeaderName;
+use axum::extract::Query;
 use http::header::{COOKIE, HOST};
 use http::request::Parts;
+use http::{HeaderName, Method};
 use onlyonce::Scope;
 use onlyonce::http::{Caller, ScopeFrom};
 
+use super::front::OWN;
 use super::jwt::{Claim, Verifier};
+use crate::config::{Forward, name_of};
 
 /// What the scope is made of; empty for one scope for all.
 #[derive(Debug)]
 pub(crate) struct ScopeRule {
     parts: Vec<Part>,
     jwt: Option<Verifier>,
-    /// Where hosts have different upstreams, the same path on two hosts is not the same call.
+    /// Where a host has an upstream of its own, the same path there and elsewhere is not the same call.
+    forwards: Arc<[Forward]>,
+    /// Whether one of them has a host.
     by_host: bool,
 }
 
@@ -46,18 +51,33 @@ impl ScopeRule {
   --scope none           one scope for all: only where keys can't be guessed and answers are not personal
 There is no default, because it would either mix tenants or break retries after a token refresh.";
 
-    pub(crate) fn parse(names: &[String], jwt: Option<Verifier>, by_host: bool) -> Result<Self, String> {
+    /// # Errors
+    /// Every part that is wrong.
+    pub(crate) fn parse(
+        names: &[String],
+        jwt: Option<Verifier>,
+        forwards: &Arc<[Forward]>,
+    ) -> Result<Self, Vec<String>> {
+        let by_host = forwards.iter().any(|forward| forward.host.is_some());
+        let forwards = Arc::clone(forwards);
         if names == ["none"] {
-            return Ok(Self { parts: Vec::new(), jwt: None, by_host });
+            return Ok(Self { parts: Vec::new(), jwt: None, forwards, by_host });
         }
-        if names.is_empty() {
-            return Err(Self::CHOICES.into());
+        if names.iter().all(|name| name.is_empty()) {
+            return Err(vec![Self::CHOICES.into()]);
         }
-        let parts = names.iter().map(|name| Part::parse(name)).collect::<Result<Vec<_>, _>>()?;
+        let (mut parts, mut wrong) = (Vec::new(), Vec::new());
+        for name in names {
+            match Part::parse(name) {
+                Ok(part) if parts.contains(&part) => wrong.push(format!("{name:?} is there twice")),
+                Ok(part) => parts.push(part),
+                Err(why) => wrong.push(why),
+            }
+        }
         if jwt.is_none() && parts.iter().any(|part| matches!(part, Part::Jwt(_))) {
-            return Err("jwt: needs a key to verify tokens with: set key or jwks in [scope.jwt] (--jwt-key, --jwt-jwks), and algorithms".into());
+            wrong.push("jwt: needs a key to verify tokens with: set key or jwks in [scope.jwt] (--jwt-key, --jwt-jwks), and algorithms".into());
         }
-        Ok(Self { parts, jwt, by_host })
+        if wrong.is_empty() { Ok(Self { parts, jwt, forwards, by_host }) } else { Err(wrong) }
     }
 
     /// What the operator should know at start.
@@ -72,12 +92,10 @@ There is no default, because it would either mix tenants or break retries after 
     }
 
     fn find(&self, request: &Parts) -> Caller {
-        let host = self.by_host.then(|| host(request).unwrap_or_default().to_ascii_lowercase());
+        let host = self.host_that_counts(request);
         if self.parts.is_empty() {
             return match host {
-                Some(host) => {
-                    Scope::from_parts([Some(host.as_str()).filter(|host| !host.is_empty())]).ok().into()
-                }
+                Some(host) => Scope::new(&host).ok().into(),
                 None => Caller::Known(Scope::shared()),
             };
         }
@@ -94,8 +112,27 @@ There is no default, because it would either mix tenants or break retries after 
         if said.iter().all(Option::is_none) {
             return Caller::Absent;
         }
-        said.extend(host.map(|host| Some(host).filter(|host| !host.is_empty())));
+        said.extend(host.map(Some));
         Scope::from_parts(said.iter().map(Option::as_deref)).ok().into()
+    }
+
+    /// The host, if it decides on the upstream. Others do not count, so that a host that gets an upstream leaves their calls as they are.
+    fn host_that_counts(&self, request: &Parts) -> Option<String> {
+        if !self.by_host {
+            return None;
+        }
+        let name = name_of(host(request)?);
+        let taken_by = |method: &Method, path: &str| {
+            self.forwards.iter().find(|forward| forward.matches(method, Some(&name), path))
+        };
+        let forward = if request.uri.path().starts_with(OWN) {
+            // It is about another request, which it names.
+            let (method, path) = named_in_query(request)?;
+            taken_by(&method, &path)
+        } else {
+            taken_by(&request.method, request.uri.path())
+        };
+        forward.is_some_and(|forward| forward.host.is_some()).then(|| name.into_owned())
     }
 
     /// The scope that a person means by its parts, in the order of the configuration, for searching.
@@ -105,6 +142,14 @@ There is no default, because it would either mix tenants or break retries after 
         }
         Scope::from_parts(text.split(',').map(|part| Some(part.trim()).filter(|part| !part.is_empty()))).ok()
     }
+}
+
+/// The method and the path that a question is about.
+fn named_in_query(request: &Parts) -> Option<(Method, String)> {
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&request.uri).ok()?;
+    let find = |name: &str| pairs.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
+    let method = find("method").map_or(Ok(Method::POST), |name| name.to_ascii_uppercase().parse());
+    Some((method.ok()?, find("path")?))
 }
 
 /// The host that a request is for: in HTTP/2 it is part of the target.
@@ -175,44 +220,81 @@ impl fmt::Display for ScopeRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Target;
 
-    fn caller(rule: &[&str], by_host: bool, headers: &[(&str, &str)]) -> Caller {
+    fn caller(rule: &[&str], headers: &[(&str, &str)]) -> Caller {
+        find(rule, &(Arc::new([]) as Arc<[Forward]>), "/", headers)
+    }
+
+    fn find(rule: &[&str], forwards: &Arc<[Forward]>, uri: &str, headers: &[(&str, &str)]) -> Caller {
         let names: Vec<String> = rule.iter().map(ToString::to_string).collect();
-        let rule = ScopeRule::parse(&names, None, by_host).unwrap();
+        let rule = ScopeRule::parse(&names, None, forwards).unwrap();
         let request = headers
             .iter()
-            .fold(http::Request::post("/"), |request, (name, value)| request.header(*name, *value));
+            .fold(http::Request::post(uri), |request, (name, value)| request.header(*name, *value));
         rule.find(&request.body(()).unwrap().into_parts().0)
+    }
+
+    fn forwards(host: &str, path: Option<&str>) -> Arc<[Forward]> {
+        Arc::new([Forward {
+            host: Some(host.into()),
+            path: path.map(Into::into),
+            methods: vec![Method::POST],
+            target: Target::parse("http://h").unwrap(),
+            source: crate::config::Source::Nowhere,
+        }])
     }
 
     #[test]
     fn a_part_that_is_there_twice_is_never_guessed() {
         let rule = ["header:x-tenant", "cookie:sid"];
-        assert!(matches!(caller(&rule, false, &[("x-tenant", "a")]), Caller::Known(_)));
-        assert_eq!(caller(&rule, false, &[("x-tenant", "a"), ("x-tenant", "b")]), Caller::Absent);
-        assert_eq!(caller(&rule, false, &[("x-tenant", "a"), ("cookie", "sid=1; sid=2")]), Caller::Absent);
-        assert_eq!(caller(&rule, false, &[("cookie", "other=1"), ("x-tenant", "")]), Caller::Absent);
+        assert!(matches!(caller(&rule, &[("x-tenant", "a")]), Caller::Known(_)));
+        assert_eq!(caller(&rule, &[("x-tenant", "a"), ("x-tenant", "b")]), Caller::Absent);
+        assert_eq!(caller(&rule, &[("x-tenant", "a"), ("cookie", "sid=1; sid=2")]), Caller::Absent);
+        assert_eq!(caller(&rule, &[("cookie", "other=1"), ("x-tenant", "")]), Caller::Absent);
     }
 
     #[test]
     fn the_place_of_a_part_counts() {
         let rule = ["header:x-tenant", "cookie:sid"];
-        assert_ne!(caller(&rule, false, &[("x-tenant", "a")]), caller(&rule, false, &[("cookie", "sid=a")]));
+        assert_ne!(caller(&rule, &[("x-tenant", "a")]), caller(&rule, &[("cookie", "sid=a")]));
     }
 
     #[test]
-    fn hosts_with_upstreams_of_their_own_do_not_share_records() {
-        let at = |host| caller(&["none"], true, &[("host", host)]);
+    fn a_host_counts_where_it_has_an_upstream_of_its_own_and_nowhere_else() {
+        let all = forwards("*.example", None);
+        let at = |host| find(&["none"], &all, "/", &[("host", host)]);
         assert_ne!(at("a.example"), at("b.example"));
-        assert_eq!(at("a.example"), at("A.example"));
-        assert_eq!(caller(&["header:x-tenant"], true, &[("host", "a")]), Caller::Absent);
+        for same in ["A.example", "a.example:80", "a.example:8080", "a.example.", "A.EXAMPLE.:1"] {
+            assert_eq!(at("a.example"), at(same), "{same}");
+        }
+        assert_eq!((at("x"), at("y")), (Caller::Known(Scope::shared()), Caller::Known(Scope::shared())));
+        let tenant = [("host", "x"), ("x-tenant", "t")];
+        assert_eq!(find(&["header:x-tenant"], &all, "/", &tenant), caller(&["header:x-tenant"], &tenant));
+        assert_eq!(find(&["header:x-tenant"], &all, "/", &[("host", "a.example")]), Caller::Absent);
     }
 
     #[test]
-    fn wrong_words_are_refused() {
+    fn a_question_has_the_scope_of_the_call_that_it_is_about() {
+        let some = forwards("a.example", Some("/v2"));
+        let at = |uri: &str| find(&["none"], &some, uri, &[("host", "a.example")]);
+        assert_ne!(at("/v1"), at("/v2/x"));
+        assert_eq!(at("/_onlyonce/outcome?method=post&path=%2Fv2%2Fx"), at("/v2/x"));
+        assert_eq!(at("/_onlyonce/outcome?path=/v2/x"), at("/v2/x"));
+        assert_eq!(at("/_onlyonce/outcome?path=/v1"), at("/v1"));
+        assert_eq!(at("/_onlyonce/outcome?method=PUT&path=/v2"), at("/v1"));
+    }
+
+    #[test]
+    fn every_wrong_word_is_told() {
+        let parse = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            ScopeRule::parse(&names, None, &(Arc::new([]) as Arc<[Forward]>))
+        };
         for wrong in ["tenant", "header:", "cookie:", "jwt:", "header:a b", "jwt:sub"] {
-            assert!(ScopeRule::parse(&[wrong.to_owned()], None, false).is_err(), "{wrong}");
+            assert!(parse(&[wrong]).is_err(), "{wrong}");
         }
-        assert!(ScopeRule::parse(&["none".to_owned(), "header:a".to_owned()], None, false).is_err());
+        assert!(parse(&["none", "header:a"]).is_err());
+        assert_eq!(parse(&["tenant", "header:a", "user"]).unwrap_err().len(), 2);
     }
 }

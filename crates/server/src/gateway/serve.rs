@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use super::front::{Front, Gate};
 use super::headers::Peer;
 use super::wire::{Doings, Waiting, Watched, Wire};
-use crate::config::Limits;
+use crate::config::{Config, Limits};
 
 /// How often a connection is looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -27,17 +27,29 @@ const BREATH: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) listener: TcpListener,
-    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) limits: Limits,
+    /// How many connections may be open.
+    pub(crate) connections: usize,
+}
+
+/// What a connection is served with; one that is open keeps what it began with.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    tls: Option<Arc<rustls::ServerConfig>>,
+    limits: Limits,
+    builder: auto::Builder<TokioExecutor>,
+}
+
+impl Serving {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { tls: config.tls.clone(), limits: config.limits, builder: builder(&config.limits) }
+    }
 }
 
 impl Server {
     /// Accepts for ever. Connections finish what they have begun when `leave` turns true; each holds a clone of it meanwhile.
     pub(crate) async fn run(self, leave: watch::Receiver<bool>) {
-        let room = Arc::new(Semaphore::new(self.limits.connections));
-        let tls = self.tls.map(TlsAcceptor::from);
-        let builder = Arc::new(builder(&self.limits));
+        let room = Arc::new(Semaphore::new(self.connections));
         loop {
             let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
             let (socket, address) = match self.listener.accept().await {
@@ -52,9 +64,7 @@ impl Server {
             };
             let connection = Connection {
                 gate: Arc::clone(&self.gate),
-                tls: tls.clone(),
-                limits: self.limits,
-                builder: Arc::clone(&builder),
+                serving: Arc::clone(&self.gate.live().serving),
                 // Who comes after the wish to leave is refused politely, and does not hold it up.
                 leave: (!*leave.borrow()).then(|| leave.clone()),
             };
@@ -83,24 +93,22 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 struct Connection {
     gate: Arc<Gate>,
-    tls: Option<TlsAcceptor>,
-    limits: Limits,
-    builder: Arc<auto::Builder<TokioExecutor>>,
+    serving: Arc<Serving>,
     leave: Option<watch::Receiver<bool>>,
 }
 
 impl Connection {
     async fn serve(mut self, socket: TcpStream, address: SocketAddr) {
         let _ = socket.set_nodelay(true);
-        let peer = Peer::new(address.ip(), self.tls.is_some());
+        let peer = Peer::new(address.ip(), self.serving.tls.is_some());
         let Some(wire) = self.handshake(socket).await else { return };
         let doings = Arc::new(Doings::default());
         let front = Front { gate: Arc::clone(&self.gate), peer, doings: Arc::clone(&doings) };
         let io = TokioIo::new(Watched::new(wire, Arc::clone(&doings)));
-        let builder = Arc::clone(&self.builder);
+        let Serving { limits, builder, .. } = &*Arc::clone(&self.serving);
         let serving = builder.serve_connection_with_upgrades(io, front);
         tokio::pin!(serving);
-        let watching = watch_for_slowness(&doings, self.limits);
+        let watching = watch_for_slowness(&doings, *limits);
         tokio::pin!(watching);
         let mut leaving = self.leave.is_none();
         loop {
@@ -112,7 +120,7 @@ impl Connection {
                     Slow::Idle if !leaving => {
                         leaving = true;
                         serving.as_mut().graceful_shutdown();
-                        watching.set(watch_for_slowness(&doings, self.limits));
+                        watching.set(watch_for_slowness(&doings, *limits));
                     }
                     _ => return,
                 },
@@ -125,8 +133,9 @@ impl Connection {
     }
 
     async fn handshake(&self, socket: TcpStream) -> Option<Wire> {
-        let Some(tls) = &self.tls else { return Some(Wire::Plain(socket)) };
-        let accepted = tokio::time::timeout(self.limits.header_timeout, tls.accept(socket)).await;
+        let Serving { tls, limits, .. } = &*self.serving;
+        let Some(tls) = tls.clone().map(TlsAcceptor::from) else { return Some(Wire::Plain(socket)) };
+        let accepted = tokio::time::timeout(limits.header_timeout, tls.accept(socket)).await;
         accepted.ok()?.ok().map(|stream| Wire::Served(Box::new(stream)))
     }
 }

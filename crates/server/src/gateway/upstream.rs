@@ -82,6 +82,12 @@ pub(crate) struct Upstream {
     pub(crate) target: Target,
     tls: TlsConnector,
     limits: Limits,
+    pub(crate) pool: Arc<Pool>,
+}
+
+/// The connections to an upstream, which outlive a reload.
+#[derive(Default)]
+pub(crate) struct Pool {
     idle: Mutex<VecDeque<Link>>,
     /// The connection that all requests share where the upstream speaks HTTP/2.
     shared: tokio::sync::Mutex<Option<http2::SendRequest<Outgoing>>>,
@@ -101,9 +107,13 @@ enum Made {
 }
 
 impl Upstream {
-    pub(crate) fn new(target: Target, tls: Arc<rustls::ClientConfig>, limits: Limits) -> Self {
-        let (idle, shared) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { target, tls: tls.into(), limits, idle, shared }
+    pub(crate) fn new(
+        target: Target,
+        tls: Arc<rustls::ClientConfig>,
+        limits: Limits,
+        pool: Arc<Pool>,
+    ) -> Self {
+        Self { target, tls: tls.into(), limits, pool }
     }
 
     /// Sends a request and waits for the head of its answer. `None` as time-out waits for ever.
@@ -170,7 +180,7 @@ impl Upstream {
         if self.target.speech == Speech::Http1 {
             return None;
         }
-        let mut shared = self.shared.lock().await;
+        let mut shared = self.pool.shared.lock().await;
         if shared.as_ref().is_some_and(|sender| sender.is_closed()) {
             *shared = None;
         }
@@ -181,7 +191,7 @@ impl Upstream {
         let limit = if keyed == Keyed::Yes { IDLE_KEYED } else { IDLE };
         loop {
             let mut link = {
-                let mut idle = self.idle.lock();
+                let mut idle = self.pool.idle.lock();
                 // The one that was used last is at the end; if it idled too long, so did all others.
                 let newest = idle.back()?;
                 if SystemClock.now().since(newest.idle_since) > limit {
@@ -199,7 +209,7 @@ impl Upstream {
     pub(crate) fn give_back(&self, mut link: Link) {
         let now = SystemClock.now();
         link.idle_since = now;
-        let mut idle = self.idle.lock();
+        let mut idle = self.pool.idle.lock();
         let surplus = |oldest: &Link, count| count > MOST_IDLE || now.since(oldest.idle_since) > IDLE;
         idle.push_back(link);
         while idle.front().is_some_and(|oldest| surplus(oldest, idle.len())) {
@@ -210,7 +220,7 @@ impl Upstream {
     /// Closes connections that nobody used for long.
     pub(crate) fn tidy(&self) {
         let now = SystemClock.now();
-        self.idle.lock().retain(|link| now.since(link.idle_since) <= IDLE);
+        self.pool.idle.lock().retain(|link| now.since(link.idle_since) <= IDLE);
     }
 
     async fn connect(&self) -> Result<Made, Undelivered> {
@@ -242,7 +252,7 @@ impl Upstream {
         let handshake = http2::Builder::new(TokioExecutor::new()).handshake(TokioIo::new(wire)).await;
         let (sender, connection) = handshake.map_err(|error| told(&error))?;
         tokio::spawn(connection);
-        *self.shared.lock().await = Some(sender.clone());
+        *self.pool.shared.lock().await = Some(sender.clone());
         Ok(Made::Many(sender))
     }
 }
@@ -263,6 +273,12 @@ async fn send_shared(
             Some(request) => Undelivered::Returned(Box::new(request)),
             None => Undelivered::of(&refused.into_error()),
         }),
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pool(..)")
     }
 }
 

@@ -10,6 +10,7 @@ use super::place::{Place, Wish};
 use super::{PAGE, confirm};
 use crate::admin::StateName;
 use crate::failure::Failure;
+use crate::say::{complain, say};
 
 /// A record that is to be changed, as it was seen.
 struct Meant {
@@ -94,11 +95,11 @@ fn progress(count: usize) -> ProgressBar {
 fn say(which: &Which, wish: &Wish, done: usize, failed: &[(String, String)]) {
     if which.json {
         let failed: Vec<_> = failed.iter().map(|(id, why)| json!({ "id": id, "why": why })).collect();
-        println!("{}", json!({ "action": wish.name(), "done": done, "failed": failed }));
+        say!("{}", json!({ "action": wish.name(), "done": done, "failed": failed }));
         return;
     }
     for (id, why) in failed {
-        eprintln!("{id}: {why}");
+        complain(&format!("{id}: {why}"));
     }
-    println!("{}: {done} record{}", wish.name(), if done == 1 { "" } else { "s" });
+    say!("{}: {done} record{}", wish.name(), if done == 1 { "" } else { "s" });
 }

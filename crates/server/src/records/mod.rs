@@ -8,10 +8,11 @@ mod table;
 
 pub(crate) use cli::RecordsArguments;
 
-use std::io::{IsTerminal, Write, stdin, stdout};
+use std::io::{IsTerminal, stdin};
 
 use crate::admin::{Outcome, Resolve};
 use crate::failure::Failure;
+use crate::say::{say, text};
 use cli::{Action, Decision, Which};
 use place::{Place, Wish};
 
@@ -61,15 +62,15 @@ async fn list(place: &Place, search: &cli::Search, limit: usize, json: bool) -> 
     let more = cursor.is_some() || records.len() > limit;
     records.truncate(limit);
     if json {
-        println!(
+        say!(
             "{}",
             serde_json::to_string_pretty(&records)
                 .map_err(|error| Failure::because("can't be shown", &error))?
         );
     } else {
-        print!("{}", table::listing(&records));
+        text(&table::listing(&records));
         if more {
-            println!("(there are more: --limit {})", limit.saturating_mul(10));
+            say!("(there are more: --limit {})", limit.saturating_mul(10));
         }
     }
     Ok(())
@@ -78,13 +79,13 @@ async fn list(place: &Place, search: &cli::Search, limit: usize, json: bool) -> 
 async fn show(place: &Place, id: &str, json: bool) -> Result<(), Failure> {
     let detail = place.show(id).await?;
     if json {
-        println!(
+        say!(
             "{}",
             serde_json::to_string_pretty(&detail)
                 .map_err(|error| Failure::because("can't be shown", &error))?
         );
     } else {
-        print!("{}", table::detail(&detail));
+        text(&table::detail(&detail));
     }
     Ok(())
 }
@@ -97,10 +98,9 @@ fn confirm(count: usize, action: &str, which: &Which) -> Result<(), Failure> {
     if !stdin().is_terminal() {
         return Err(Failure::usage(format!("this would {action} {count} records: add --yes to do it")));
     }
-    print!("{action} {count} records? Type the number to confirm: ");
+    text(&format!("{action} {count} records? Type the number to confirm: "));
     let mut said = String::new();
-    let read = stdout().flush().and_then(|()| stdin().read_line(&mut said));
-    match read {
+    match stdin().read_line(&mut said) {
         Ok(_) if said.trim() == count.to_string() => Ok(()),
         _ => Err(Failure::new("nothing was changed")),
     }

@@ -81,6 +81,176 @@ fn a_wrong_file_is_told_with_all_its_lines() {
 }
 
 #[test]
+fn methods_that_would_protect_nothing_are_refused() {
+    let upstream = Upstream::start();
+    let setup = |methods: &str| Setup::new("memory:", &upstream).with(&["--methods", methods]);
+    refused(setup(""), &["--methods", "the list is empty"]);
+    refused(setup(","), &["the list is empty"]);
+    refused(setup("PUSH"), &["\"PUSH\" is not a method", "did you mean"]);
+    refused(setup("POST,get"), &["GET changes nothing"]);
+    refused(
+        Setup::new("memory:", &upstream).config("[defaults]\nmethods = []\n"),
+        &["gateway.toml:2", "empty"],
+    );
+    for methods in ["post", "Put, Post"] {
+        let gateway = setup(methods).start();
+        let key = crate::stores::key("case");
+        gateway.post("/pay", &key, "x");
+        assert!(gateway.post("/pay", &key, "x").is_replayed(), "{methods}");
+        assert!(!gateway.log().contains("WARN"), "{}", gateway.log());
+    }
+    let gateway = setup("PUT").start();
+    assert!(gateway.log().contains("methods leaves out POST"), "{}", gateway.log());
+}
+
+/// What is wrong with a file, line by line.
+fn problems(toml: &str) -> String {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("g.toml"), toml).unwrap();
+    let (code, said) = onlyonce(
+        home.path(),
+        &["gateway", "--check", "--config", "g.toml", "--scope", "none", "--upstream", "http://127.0.0.1:9"],
+    );
+    assert_eq!(code, 2, "{toml}: {said}");
+    said
+}
+
+#[test]
+fn routes_that_can_never_match_are_told_with_what_to_write_instead() {
+    for (pattern, hint) in [
+        ("* /star", "write a [[route]] for each"),
+        ("POST /q?x=1", "write \"/q\""),
+        ("POST /a#b", "write \"/a\""),
+        ("POST /a b", "write \"/a%20b\""),
+        ("PUSH /x", "is not a method"),
+        ("POTS /x", "did you mean \"POST\"?"),
+        ("GET /x", "GET changes nothing"),
+        ("POST /_onlyonce/zzz", "the gateway's own"),
+        ("POST x", "begin with a slash"),
+        ("/x", "must be a method and a path"),
+        ("POST /x/:id", "in braces"),
+    ] {
+        let said =
+            problems(&format!("[[route]]\nmatch = \"POST /fine\"\n[[route]]\nmatch = \"{pattern}\"\n"));
+        assert!(said.contains("g.toml:4: ") && said.contains(hint), "{pattern}: {said}");
+        assert!(said.contains("1 problem\n"), "{said}");
+    }
+}
+
+#[test]
+fn routes_match_whatever_the_case_of_their_method_and_the_alphabet_of_their_path() {
+    let upstream = Upstream::start();
+    let config: String = ["post /low", " PATCH  /space ", "POST /ä/{id}"]
+        .map(|pattern| format!("[[route]]\nmatch = \"{pattern}\"\nmissing = \"reject\"\n"))
+        .concat();
+    let gateway = Setup::new("memory:", &upstream).config(&config).start();
+    for (method, path) in [("POST", "/low"), ("PATCH", "/space"), ("POST", "/%C3%A4/1")] {
+        Request::new(method, path).header("x-tenant", "a").send(gateway.address).is(400, "key-missing");
+    }
+    assert_eq!(upstream.effects(), 0);
+}
+
+#[test]
+fn forwards_that_never_get_a_request_are_told() {
+    let upstream = "upstream = \"http://127.0.0.1:9\"\n";
+    for (keys, hint) in [
+        ("host = \"\"\n", "is not the name of a host"),
+        ("host = \"a b\"\n", "is not the name of a host"),
+        ("host = \"*.*.x\"\n", "is not the name of a host"),
+        ("host = \"a.example:8080\"\n", "has a port"),
+        ("host = \"ä.example\"\n", "xn--"),
+        ("method = \"fetch\"\n", "\"FETCH\" is not a method"),
+        ("method = []\n", "the list is empty"),
+        ("path = \"v2\"\n", "begin with a slash"),
+        ("path = \"/v2?x\"\n", "write \"/v2\""),
+        ("path = \"/_onlyonce/x\"\n", "the gateway's own"),
+    ] {
+        let said = problems(&format!("[[forward]]\n{keys}{upstream}"));
+        assert!(
+            said.contains("g.toml:2: ") && said.contains(hint) && said.contains("1 problem\n"),
+            "{keys}: {said}"
+        );
+    }
+    for (first, second) in [
+        ("", "host = \"a.example\"\n"),
+        ("path = \"/v2\"\n", "path = \"/v2/x\"\n"),
+        ("host = \"a\"\n", "host = \"A.\"\n"),
+    ] {
+        let said = problems(&format!("[[forward]]\n{first}{upstream}[[forward]]\n{second}{upstream}"));
+        assert!(said.contains("never gets a request: the one of g.toml:"), "{first} {second}: {said}");
+    }
+}
+
+#[test]
+fn a_wrong_kind_of_value_says_which_kind_is_wanted() {
+    for (toml, hint) in [
+        ("limits = 5\n", "g.toml:1: \"limits\" must be a table"),
+        ("[[limits]]\ndrain = \"1s\"\n", "\"limits\" must be a table"),
+        ("[route]\nmatch = \"POST /x\"\n", "write [[route]]"),
+        ("forward = \"x\"\n", "write [[forward]]"),
+        ("listen = [\"a\", \"b\"]\n", "\"listen\" can't be array; write a text"),
+        ("audit_log = 1.5\n", "\"audit_log\" can't be float; write a text"),
+    ] {
+        let said = problems(toml);
+        assert!(said.contains(hint) && said.contains("1 problem\n"), "{toml}: {said}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_once_by_the_name_that_was_written() {
+    let routes = "[[route]]\nmatch = \"POST /a\"\n[[route]]\nmatch = \"POST /b\"\n";
+    for (toml, hint) in [
+        ("[defaults]\nretain = \"soon\"\n", "g.toml:2: retain: \"soon\" is not a duration"),
+        ("[defaults]\nlease = \"0s\"\n", "g.toml:2: lease is 0s; it must be between 10ms and 1d"),
+        ("[defaults]\nretain = \"99999d\"\n", "it must be between 1ms and 3660d"),
+        (
+            "[limits]\nbody_timeout = \"0s\"\n",
+            "g.toml:2: limits.body_timeout: \"0s\" is not between 1ms and 1h",
+        ),
+        ("[limits]\nresponse_timeout = \"0s\"\n", "limits.response_timeout: \"0s\""),
+        ("[limits]\nconnect_timeout = \"0s\"\n", "limits.connect_timeout: \"0s\""),
+        ("[limits]\nheader_timeout = \"0s\"\n", "limits.header_timeout: \"0s\""),
+    ] {
+        let said = problems(&format!("{toml}{routes}"));
+        assert!(said.contains(hint) && said.contains("1 problem\n"), "{toml}: {said}");
+    }
+    let home = tempfile::tempdir().unwrap();
+    let words = ["gateway", "--check", "--upstream", "http://127.0.0.1:9", "--scope", "tenant,header:x,user"];
+    let (code, said) = onlyonce(home.path(), &words);
+    assert!(
+        code == 2 && said.contains("\"tenant\" is none of") && said.contains("\"user\" is none of"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_valid_file_with_questions_is_not_warned_about() {
+    let upstream = Upstream::start();
+    let config: String = (0..4)
+        .map(|n| {
+            format!("[[route]]\nmatch = \"POST /{n}\"\non_lapse = \"ask\"\nask = \"GET /by-key/{{key}}\"\n")
+        })
+        .collect();
+    let gateway = Setup::new("memory:", &upstream).config(&config).start();
+    assert!(!gateway.log().contains("WARN"), "{}", gateway.log());
+}
+
+#[test]
+fn variables_that_mean_nothing_are_warned_about_and_empty_ones_do_not_count() {
+    let upstream = Upstream::start();
+    let setup = Setup::new("memory:", &upstream)
+        .variable("ONLYONCE_RETAINS", "1h")
+        .variable("ONLYONCE_SERVICE_HOST", "10.0.0.1")
+        .variable("ONLYONCE_ADMIN_TOKEN", "")
+        .variable("ONLYONCE_WAIT", "");
+    let gateway = setup.start();
+    let log = gateway.log();
+    assert!(log.contains("ONLYONCE_RETAINS means nothing; did you mean ONLYONCE_RETAIN?"), "{log}");
+    assert_eq!(log.matches("WARN").count(), 1, "{log}");
+    assert_eq!(gateway.admin("GET", "/api/stats", "").status, 200, "the token is the one in the file");
+}
+
+#[test]
 fn a_wrong_store_is_told_without_its_password() {
     let upstream = Upstream::start();
     refused(Setup::new("mysq://u:hunter2@h/db", &upstream), &["there is no store", "memory:", "redis://"]);

@@ -170,6 +170,48 @@ fn a_gateway_goes_on_when_nobody_reads_what_it_prints() {
 }
 
 #[test]
+fn a_gateway_whose_log_nobody_reads_answers_as_ever_and_reloads() {
+    let upstream = Upstream::start();
+    for format in ["human", "json"] {
+        let setup = Setup::new("memory:", &upstream).config("# nothing\n").with(&["--log", format]);
+        let mut gateway = setup.start_unread();
+        let key = key("unread-log");
+        // Each of these is logged.
+        gateway.post("/reset", &key, "x").is(502, "upstream-failed");
+        gateway.post("/reset", &key, "x").is(409, "outcome-unknown");
+        gateway.post("/pay", "a b", "x").is(400, "key-invalid");
+        std::fs::write(gateway.home.join("gateway.toml"), "[defaults]\nmissing = \"reject\"\n").unwrap();
+        gateway.signal(Signal::HUP);
+        eventually(|| gateway.post("/pay", "", "x").status == 400);
+        std::fs::write(gateway.home.join("gateway.toml"), "nonsense").unwrap();
+        gateway.signal(Signal::HUP);
+        assert_eq!(gateway.post("/pay", &crate::stores::key("after"), "x").status, 201);
+        gateway.signal(Signal::TERM);
+        assert_eq!(gateway.process.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn what_is_printed_for_nobody_ends_quietly() {
+    let home = TempDir::new().unwrap();
+    for words in [
+        &["completions", "bash"][..],
+        &["gateway", "--check", "--scope", "none", "--upstream", "http://127.0.0.1:9"],
+        &["gateway", "--check", "--methods", "GET"],
+        &["id", "generate", "--count", "100000"],
+        &["--log", "json", "gateway", "--check"],
+    ] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+        let command = command.args(words).current_dir(home.path());
+        let piped = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let mut process = piped.spawn().unwrap();
+        drop((process.stdout.take(), process.stderr.take()));
+        let code = process.wait().unwrap().code();
+        assert!(matches!(code, Some(0 | 2)), "{words:?} ended with {code:?}");
+    }
+}
+
+#[test]
 fn sigterm_gives_up_after_the_limit_and_the_lease_is_left_to_lapse() {
     let upstream = Upstream::start();
     let home = TempDir::new().unwrap();

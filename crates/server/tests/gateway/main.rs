@@ -15,6 +15,7 @@ mod kills;
 mod packaging;
 mod partitions;
 mod program;
+mod reload;
 mod rows;
 mod security;
 mod stores;

@@ -87,9 +87,26 @@ impl Setup {
     }
 
     pub(crate) fn start(self) -> Gateway {
+        self.start_with(|home| {
+            let log = fs::OpenOptions::new().append(true).create(true).open(home.join("log"));
+            log.unwrap().into()
+        })
+    }
+
+    /// Starts it with a log that nobody reads: the other end of the pipe is closed.
+    pub(crate) fn start_unread(self) -> Gateway {
+        let mut gateway = self.start_with(|home| {
+            fs::write(home.join("log"), "nobody reads it").unwrap();
+            Stdio::piped()
+        });
+        drop(gateway.process.stderr.take());
+        gateway.nobody_reads();
+        gateway
+    }
+
+    fn start_with(self, log: impl FnOnce(&Path) -> Stdio) -> Gateway {
         let (mut command, home, folder) = self.prepare();
-        let log = fs::OpenOptions::new().append(true).create(true).open(home.join("log")).unwrap();
-        let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut process = command.stdout(Stdio::piped()).stderr(log(&home)).spawn().unwrap();
         let mut output = BufReader::new(process.stdout.take().unwrap());
         let without_admin = self.arguments.iter().any(|word| word == "off");
         let (mut address, mut admin) = (None, None);

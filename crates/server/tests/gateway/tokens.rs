@@ -207,7 +207,7 @@ fn wrong_secrets_are_told_and_not_shown() {
     for (words, hint) in [
         (["--token-secret", "1:hunter2"], "at least 32"),
         (["--token-secret-file", "secrets"], "two token keys with the id 1"),
-        (["--token-ttl", "0s"], "between 1s and 24h"),
+        (["--token-ttl", "0s"], "between 1s and 1d"),
         (["--token-kind", "sealed"], "there are signed, stored, delete_first"),
     ] {
         let (code, said) = setup().with(&words).fails();

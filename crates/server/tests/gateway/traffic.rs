@@ -103,6 +103,32 @@ fn the_upstream_learns_who_called_and_nothing_of_the_connection() {
 }
 
 #[test]
+fn only_websockets_are_tunnelled() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).start();
+    let ask = |head: &str| {
+        let request = format!("{head}host: x\r\nx-tenant: a\r\ncontent-length: 0\r\n");
+        let request = format!(
+            "{request}connection: close, Upgrade, HTTP2-Settings\r\nhttp2-settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n\r\n"
+        );
+        crate::client::raw(gateway.address, request.as_bytes(), Duration::from_secs(60))
+    };
+    let key = key("upgrade");
+    for head in [
+        "GET /x HTTP/1.1\r\nupgrade: h2c\r\n",
+        "POST /x HTTP/1.1\r\nupgrade: foo\r\n",
+        &format!("POST /pay HTTP/1.1\r\nupgrade: websocket\r\nidempotency-key: {key}\r\n"),
+    ] {
+        let answer = ask(head);
+        assert!(answer.starts_with("HTTP/1.1 201"), "{head}: {answer}");
+        let seen = upstream.seen().pop().unwrap();
+        let left = ["upgrade", "http2-settings"].map(|name| seen.header(name).map(str::to_owned));
+        assert_eq!(left, [None, None], "{head}: {seen:?}");
+    }
+    assert!(gateway.outcome("/pay", &key).text().contains("\"completed\""));
+}
+
+#[test]
 fn requests_go_to_the_upstream_of_their_host_path_and_method() {
     let (usual, by_host, by_path, by_method) =
         (Upstream::start(), Upstream::start(), Upstream::start(), Upstream::start());
@@ -141,7 +167,7 @@ fn requests_go_to_the_upstream_of_their_host_path_and_method() {
     assert!(pay("api.example").contains("idempotent-replayed"));
 }
 
-fn curl(arguments: &[&str]) -> String {
+pub(crate) fn curl(arguments: &[&str]) -> String {
     let output = Command::new("curl")
         .args(["-s", "-i", "--max-time", "20"])
         .args(arguments)
@@ -184,14 +210,18 @@ fn http2_is_spoken_to_an_upstream() {
     refused.is(502, "upstream-unreachable");
 }
 
+/// Writes a new certificate for localhost and its key; returns where the certificate is.
+pub(crate) fn certify(home: &std::path::Path) -> String {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    std::fs::write(home.join("cert.pem"), made.cert.pem()).unwrap();
+    std::fs::write(home.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    home.join("cert.pem").to_str().unwrap().to_owned()
+}
+
 #[test]
 fn tls_is_spoken_on_both_sides() {
     let home = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    std::fs::write(home.path().join("cert.pem"), made.cert.pem()).unwrap();
-    std::fs::write(home.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
-    let cert = home.path().join("cert.pem");
-    let cert = cert.to_str().unwrap();
+    let cert = &certify(home.path());
     let upstream = Upstream::start();
     let inner_home = home.path().join("inner");
     std::fs::create_dir(&inner_home).unwrap();
