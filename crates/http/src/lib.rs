@@ -58,6 +58,7 @@ pub use language::Language;
 pub use layer::{IdempotencyLayer, LayerBuilder};
 pub use meter::Timings;
 pub use options::{MissingKey, Options, Question, Recover, StoreDown};
+pub use path::spelled as spelled_path;
 pub use problem::ProblemKind;
 pub use relayed::Relayed;
 pub use scope::{Caller, ScopeFrom};

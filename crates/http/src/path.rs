@@ -18,7 +18,8 @@ pub(crate) fn of(parts: &Parts) -> Cow<'_, str> {
 ///
 /// Services decode a path before they look at it. A caller that spelled it otherwise would get past the rules of its route,
 /// or past the record of its first call.
-pub(crate) fn spelled(path: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn spelled(path: &str) -> Cow<'_, str> {
     if !path.contains('%') && !path.contains("/.") {
         return Cow::Borrowed(path);
     }

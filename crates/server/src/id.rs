@@ -95,7 +95,8 @@ pub(crate) async fn run(command: IdCommand) -> Result<(), Failure> {
 
 async fn generate(arguments: &Generate) -> Result<(), Failure> {
     if let Some(prefix) = &arguments.prefix {
-        let prefix = Prefix::new(prefix.as_str()).map_err(|error| Failure::new(error.to_string()))?;
+        let prefix =
+            Prefix::new(prefix.as_str()).map_err(|error| Failure::usage(format!("--prefix: {error}")))?;
         return print((0..arguments.count).map(|_| prefix.generate().to_string()));
     }
     match (arguments.kind, arguments.layout) {
@@ -112,7 +113,12 @@ async fn snowflakes<const T: u32, const W: u32, const S: u32, const B: u32>(
     layout: Layout<T, W, S, B>,
 ) -> Result<(), Failure> {
     let failed = |error| Failure::because("no ids", &error);
-    let worker = FixedWorker::new(arguments.worker.unwrap_or_default());
+    let worker = arguments.worker.unwrap_or_default();
+    if worker >= layout.workers() {
+        let last = layout.workers() - 1;
+        return Err(Failure::usage(format!("--worker {worker}: the workers of this layout are 0 to {last}")));
+    }
+    let worker = FixedWorker::new(worker);
     let ids = Snowflake::open(layout, worker).await.map_err(failed)?;
     let mut left = arguments.count;
     while left > 0 {
@@ -152,7 +158,7 @@ fn read(arguments: &Decode) -> Result<Value, Failure> {
         return Ok(uuid("uuid", id));
     }
     if text.contains('_') {
-        let id: PrefixedId = text.parse().map_err(|error| Failure::new(format!("{error}")))?;
+        let id: PrefixedId = text.parse().map_err(|error| Failure::usage(format!("{error}")))?;
         let mut parts = uuid("prefixed", id.uuid());
         parts["prefix"] = id.prefix().as_str().into();
         parts["uuid"] = id.uuid().to_string().into();
@@ -160,10 +166,13 @@ fn read(arguments: &Decode) -> Result<Value, Failure> {
     }
     let id = if text.len() == 13 { SnowflakeId::from_sortable(text) } else { text.parse() };
     let id = id.map_err(|_| {
-        Failure::new(format!(
+        Failure::usage(format!(
             "{text:?} is not a UUID, not a prefixed id such as order_01h4…, and not a Snowflake id"
         ))
     })?;
+    if u64::from(id) > i64::MAX as u64 {
+        return Err(Failure::usage(format!("{text} has more than 63 bits, and no Snowflake id has")));
+    }
     let parts = match arguments.layout {
         Bits::Standard => Layout::STANDARD.decode(id),
         Bits::Twitter => Layout::TWITTER.decode(id),

@@ -49,12 +49,13 @@ fn what_was_generated_can_be_decoded() {
 #[test]
 fn mistakes_are_explained() {
     for (arguments, code, said) in [
-        (&["decode", "rubbish"][..], 1, "not a UUID"),
-        (&["decode", "order_rubbish"], 1, "26 digits"),
+        (&["decode", "rubbish"][..], 2, "not a UUID"),
+        (&["decode", "order_rubbish"], 2, "26 digits"),
+        (&["decode", "9223372036854775808"], 2, "63 bits"),
         (&["generate", "--kind", "snowflake"], 2, "--worker"),
-        (&["generate", "--kind", "snowflake", "--worker", "1024"], 1, "1024"),
+        (&["generate", "--kind", "snowflake", "--worker", "1024"], 2, "0 to 1023"),
         (&["generate", "--count", "0"], 2, "--count"),
-        (&["generate", "--prefix", "No"], 1, "lower-case"),
+        (&["generate", "--prefix", "No"], 2, "lower-case"),
     ] {
         let output = onlyonce(arguments);
         let error = String::from_utf8(output.stderr).unwrap();

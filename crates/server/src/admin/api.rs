@@ -110,9 +110,12 @@ async fn list(
         return Ok(Json(Listing { records: found.iter().map(RecordView::of).collect(), next: None }));
     }
     let filter = admin.filter(&search)?;
-    let after = search.cursor.map(Cursor);
+    let after = search.cursor.filter(|cursor| !cursor.is_empty()).map(Cursor);
     let page = admin.store.list(&filter, after.as_ref(), limit).await;
     let page = page.map_err(|error| match error.kind() {
+        onlyonce::ErrorKind::Rejected if after.is_some() => AdminProblem::invalid(
+            "cursor is not one of this store's; take it from `next` of the page before, or leave it out for the first page",
+        ),
         onlyonce::ErrorKind::Rejected => AdminProblem::invalid(format!("{error}")),
         _ => AdminProblem::store(&error),
     })?;
@@ -322,7 +325,8 @@ impl Admin {
 /// Who acts: the token says "an administrator"; a name can be given beside it.
 fn who(headers: &HeaderMap) -> Result<String, AdminProblem> {
     let Some(value) = headers.get("onlyonce-actor") else { return Ok("admin".into()) };
-    let text = value.to_str().ok().filter(|text| text.len() <= MOST_SAID);
+    let is_name = |text: &&str| text.len() <= MOST_SAID && !text.contains(char::is_control);
+    let text = std::str::from_utf8(value.as_bytes()).ok().filter(is_name);
     text.map(str::to_owned).ok_or_else(|| AdminProblem::invalid("onlyonce-actor is not a name"))
 }
 

@@ -148,7 +148,7 @@ impl Detail {
             State::Released => {}
             State::Completed(stored) => answer = AnswerView::of(stored),
         }
-        let fingerprint = format!("{:?}", listed.snapshot.fingerprint);
+        let fingerprint = listed.snapshot.fingerprint.to_string();
         Self { record: RecordView::of(listed), lease_left, unknown_for, fingerprint, answer }
     }
 }

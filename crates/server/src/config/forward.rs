@@ -44,7 +44,7 @@ impl Forward {
         })
     }
 
-    /// The host is [`name_of`] the one that the request is for.
+    /// The host is [`name_of`] the one that the request is for, the path in its one spelling, which identity has too.
     pub(crate) fn matches(&self, method: &Method, host: Option<&str>, path: &str) -> bool {
         self.host.as_deref().is_none_or(|wanted| host.is_some_and(|host| covers_host(wanted, host)))
             && self.path.as_deref().is_none_or(|prefix| covers_path(prefix, path))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Method};
 use onlyonce::http::{
-    FingerprintOf, KeyFrom, MissingKey, On500, Options, SEQUENCE, StoreDown, StoredHeaders,
+    FingerprintOf, KeyFrom, MissingKey, On500, Options, SEQUENCE, StoreDown, StoredHeaders, spelled_path,
 };
 use onlyonce::{Mode, OnLapse, Order, Settings};
 
@@ -237,7 +237,7 @@ fn known_method(name: &str, known: &[&str]) -> Result<Method, String> {
     found.ok_or_else(|| format!("{name:?} is not a method; {}", hint(name, known)))
 }
 
-/// A path as callers send it: what is not ASCII is percent-encoded.
+/// A path as callers send it, in the spelling in which paths are compared: what is not ASCII is percent-encoded.
 pub(super) fn path_as_sent(text: &str) -> Result<String, String> {
     let path = text.trim();
     if !path.starts_with('/') {
@@ -255,7 +255,7 @@ pub(super) fn path_as_sent(text: &str) -> Result<String, String> {
     let encoded = percent_encoding::utf8_percent_encode(path, percent_encoding::CONTROLS).to_string();
     let parses = encoded.replace(['{', '}'], "x").parse::<http::uri::PathAndQuery>();
     parses.map_err(|_| format!("{text:?} is not a path"))?;
-    Ok(encoded)
+    Ok(spelled_path(&encoded).into_owned())
 }
 
 /// A pattern such as `POST /orders/{id}` as the layer matches it, or why no request could.

@@ -32,11 +32,18 @@ pub(crate) fn ambiguity<B>(request: &Request<B>, with_length: bool) -> Option<&'
     }
 }
 
+/// What ends a host, where others might read on.
+const NOT_IN_A_HOST: [char; 8] = [' ', '\t', '/', '?', '#', '@', ',', '\\'];
+
 fn one_host(headers: &HeaderMap) -> Result<Option<&str>, &'static str> {
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (None, _) => Ok(None),
-        (Some(host), None) => host.to_str().map(Some).map_err(|_| "its Host is not text"),
+        (Some(host), None) => match host.to_str() {
+            Ok(host) if host.contains(NOT_IN_A_HOST) => Err("its Host is not a host"),
+            Ok(host) => Ok(Some(host)),
+            Err(_) => Err("its Host is not text"),
+        },
         _ => Err("it has several Host headers"),
     }
 }
@@ -123,5 +130,9 @@ mod tests {
                 && judge(two, &[("host", "b")], false)
         );
         assert!(!judge(Version::HTTP_10, &[], false));
+        for wrong in ["a b", "a/b", "u@a", "a,b"] {
+            assert!(judge(one, &[("host", wrong)], false), "{wrong}");
+        }
+        assert!(!judge(one, &[("host", "[::1]:80")], false) && !judge(one, &[("host", "")], false));
     }
 }

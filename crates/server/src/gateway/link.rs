@@ -18,6 +18,9 @@ use super::wire::Wire;
 /// How long a connection that was used before may take to be ready again, before another one is made.
 const SETTLING: Duration = Duration::from_millis(50);
 
+/// How many headers an answer may have. One with more is lost, and what it was the answer to is unknown: generous.
+const MOST_HEADERS: usize = 256;
+
 /// An HTTP/1.1 connection.
 pub(crate) struct Link {
     sender: SendRequest<Outgoing>,
@@ -28,7 +31,8 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) async fn new(wire: Wire, now: Moment) -> hyper::Result<Self> {
-        let (sender, connection) = http1::Builder::new().handshake(TokioIo::new(wire)).await?;
+        let (sender, connection) =
+            http1::Builder::new().max_headers(MOST_HEADERS).handshake(TokioIo::new(wire)).await?;
         Ok(Self { sender, connection: Some(Box::pin(connection.with_upgrades())), idle_since: now })
     }
 

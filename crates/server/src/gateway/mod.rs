@@ -41,7 +41,8 @@ use crate::cli::GatewayArguments;
 use crate::config::{Changes, Config, Typed};
 use crate::failure::Failure;
 use crate::say::say;
-use crate::{shutdown, stores};
+use crate::shutdown;
+use crate::stores::{self, Purpose};
 pub(crate) use front::{Gate, OWN};
 use live::Live;
 use serve::Server;
@@ -64,7 +65,7 @@ pub(crate) async fn run(arguments: GatewayArguments) -> Result<(), Failure> {
         Some(address) => Some(listen(address, "--admin").await?),
         None => None,
     };
-    let store: Arc<dyn Inspect> = Arc::new(Timed(stores::open(&config.store).await?));
+    let store: Arc<dyn Inspect> = Arc::new(Timed(stores::open(&config.store, Purpose::Serve).await?));
     let once = engine(&config, Arc::clone(&store))?;
     let live = Live::new(&config, &once, None)?;
     let gate = Arc::new(Gate::new(live));

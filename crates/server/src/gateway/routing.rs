@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::request::Parts;
+use onlyonce::http::spelled_path;
 
 use super::scope::host;
 use super::upstream::{Pool, Upstream};
@@ -46,7 +47,11 @@ impl Routing {
 
     pub(crate) fn find(&self, parts: &Parts) -> Option<&Arc<Upstream>> {
         let host = if self.by_host { host(parts).map(name_of) } else { None };
-        let matches = |forward: &Forward| forward.matches(&parts.method, host.as_deref(), parts.uri.path());
+        if self.forwards.is_empty() {
+            return self.usual.as_ref();
+        }
+        let path = spelled_path(parts.uri.path());
+        let matches = |forward: &Forward| forward.matches(&parts.method, host.as_deref(), &path);
         let chosen = self.forwards.iter().position(matches);
         chosen.map(|chosen| &self.upstreams[chosen]).or(self.usual.as_ref())
     }

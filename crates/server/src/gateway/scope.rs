@@ -8,7 +8,7 @@ use http::header::{COOKIE, HOST};
 use http::request::Parts;
 use http::{HeaderName, Method};
 use onlyonce::Scope;
-use onlyonce::http::{Caller, ScopeFrom};
+use onlyonce::http::{Caller, ScopeFrom, spelled_path};
 
 use super::front::OWN;
 use super::jwt::{Claim, Verifier};
@@ -123,7 +123,8 @@ There is no default, because it would either mix tenants or break retries after 
         }
         let name = name_of(host(request)?);
         let taken_by = |method: &Method, path: &str| {
-            self.forwards.iter().find(|forward| forward.matches(method, Some(&name), path))
+            let path = spelled_path(path);
+            self.forwards.iter().find(|forward| forward.matches(method, Some(&name), &path))
         };
         let forward = if request.uri.path().starts_with(OWN) {
             // It is about another request, which it names.
@@ -279,6 +280,7 @@ mod tests {
         let some = forwards("a.example", Some("/v2"));
         let at = |uri: &str| find(&["none"], &some, uri, &[("host", "a.example")]);
         assert_ne!(at("/v1"), at("/v2/x"));
+        assert_eq!(at("/%762/x"), at("/v2/x"));
         assert_eq!(at("/_onlyonce/outcome?method=post&path=%2Fv2%2Fx"), at("/v2/x"));
         assert_eq!(at("/_onlyonce/outcome?path=/v2/x"), at("/v2/x"));
         assert_eq!(at("/_onlyonce/outcome?path=/v1"), at("/v1"));

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use onlyonce::RecordId;
 
+use super::actor;
 use crate::admin::StateName;
+use crate::config::units;
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
@@ -44,6 +47,19 @@ pub(crate) struct PlaceArguments {
     /// Where changes straight on a store are written down.
     #[arg(long, global = true, value_name = "FILE", default_value = "onlyonce-audit.log")]
     pub(crate) audit_log: PathBuf,
+
+    /// Who changes records, for the audit log [default: the name of the user].
+    #[arg(long = "as", global = true, value_name = "NAME", value_parser = actor::parse)]
+    pub(crate) who: Option<String>,
+}
+
+fn span(text: &str) -> Result<String, String> {
+    units::duration(text).map(|_| text.to_owned())
+}
+
+fn id(text: &str) -> Result<String, String> {
+    let id: Result<RecordId, _> = text.parse();
+    id.map(|id| id.to_string()).map_err(|error| error.to_string())
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,8 +69,8 @@ pub(crate) enum Action {
         #[command(flatten)]
         search: Search,
         /// How many at most.
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
         /// JSON instead of a table.
         #[arg(long)]
         json: bool,
@@ -62,6 +78,7 @@ pub(crate) enum Action {
     /// Shows one record with its answer.
     Show {
         /// 64 hexadecimal digits, as `list` prints them.
+        #[arg(value_parser = id)]
         id: String,
         /// JSON instead of a table.
         #[arg(long)]
@@ -109,7 +126,7 @@ pub(crate) struct Search {
     #[arg(long)]
     pub(crate) key: Option<String>,
     /// Only those that began within this span, for instance 2h.
-    #[arg(long, value_name = "SPAN")]
+    #[arg(long, value_name = "SPAN", value_parser = span)]
     pub(crate) since: Option<String>,
 }
 
@@ -124,6 +141,7 @@ impl Search {
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// Their ids; without them, all that the search finds.
+    #[arg(value_parser = id)]
     pub(crate) ids: Vec<String>,
     #[command(flatten)]
     pub(crate) search: Search,

@@ -1,5 +1,6 @@
 //! `onlyonce records`: inspect and repair from the terminal.
 
+mod actor;
 mod bulk;
 mod cli;
 mod place;
@@ -22,7 +23,7 @@ const PAGE: u32 = 200;
 pub(crate) async fn run(arguments: RecordsArguments) -> Result<(), Failure> {
     let place = Place::open(&arguments.place).await?;
     match arguments.action {
-        Action::List { search, limit, json } => list(&place, &search, limit, json).await,
+        Action::List { search, limit, json } => list(&place, &search, limit as usize, json).await,
         Action::Show { id, json } => show(&place, &id, json).await,
         Action::Resolve { which, decision, answer } => {
             let (outcome, reason) = (decision.outcome(), which.reason.clone());

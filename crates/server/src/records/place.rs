@@ -7,12 +7,13 @@ use onlyonce::{
     StateKind,
 };
 
+use super::actor;
 use super::cli::{PlaceArguments, Search};
 use super::remote::Remote;
 use crate::admin::{Audit, Change, Detail, Listing, RecordView, Resolve};
 use crate::config::units;
 use crate::failure::Failure;
-use crate::stores;
+use crate::stores::{self, Purpose};
 
 #[derive(Debug)]
 pub(super) enum Place {
@@ -25,6 +26,7 @@ pub(super) struct Local {
     store: Arc<dyn Inspect>,
     once: Idempotency,
     audit: Audit,
+    who: String,
 }
 
 /// What is to be done to a record.
@@ -55,11 +57,11 @@ impl Wish {
 impl Place {
     pub(super) async fn open(arguments: &PlaceArguments) -> Result<Self, Failure> {
         let Some(url) = &arguments.store else { return Remote::new(arguments).map(Self::Remote) };
-        let store = stores::open(url).await?;
+        let store = stores::open(url, Purpose::Inspect).await?;
         let once = Idempotency::builder_shared(Arc::clone(&store) as Arc<dyn onlyonce::Store>).build();
         let once = once.map_err(|error| Failure::new(error.to_string()))?;
         let audit = Audit::open(&arguments.audit_log)?;
-        Ok(Self::Local(Local { store, once, audit }))
+        Ok(Self::Local(Local { store, once, audit, who: actor::name(arguments.who.as_deref()) }))
     }
 
     pub(super) async fn list(
@@ -153,13 +155,12 @@ impl Local {
     }
 
     fn note(&self, found: &Listed, wish: &Wish, result: &str) -> Result<(), Failure> {
-        let who = actor();
         let (action, why) = (wish.name(), wish.reason());
         let change = Change {
             action,
             record: found.id.to_string(),
             fence: found.snapshot.fence.0,
-            who: &who,
+            who: &self.who,
             why,
             result,
         };
@@ -167,12 +168,4 @@ impl Local {
             Failure::because("the audit log can't be written, so nothing is changed", &error)
         })
     }
-}
-
-/// Who acts, as the system says.
-pub(super) fn actor() -> String {
-    let user =
-        std::env::var("SUDO_USER").or_else(|_| std::env::var("USER")).or_else(|_| std::env::var("LOGNAME"));
-    let name: String = user.unwrap_or_default().chars().filter(char::is_ascii_graphic).take(100).collect();
-    if name.is_empty() { "terminal".into() } else { name }
 }

@@ -12,8 +12,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
+use super::actor;
 use super::cli::{PlaceArguments, Search};
-use super::place::{Wish, actor};
+use super::place::Wish;
 use crate::admin::{Detail, Listing};
 use crate::config::{Speech, Target};
 use crate::failure::Failure;
@@ -24,6 +25,7 @@ const MOST_READ: usize = 64 << 20;
 pub(super) struct Remote {
     target: Target,
     token: String,
+    who: String,
 }
 
 impl Remote {
@@ -35,7 +37,8 @@ impl Remote {
                 "the admin API is spoken to by http://; use a tunnel to reach it from elsewhere",
             ));
         }
-        Ok(Self { target, token: token(arguments.token_file.as_deref())? })
+        let who = actor::name(arguments.who.as_deref());
+        Ok(Self { target, token: token(arguments.token_file.as_deref())?, who })
     }
 
     pub(super) async fn list(
@@ -97,7 +100,9 @@ impl Remote {
         }
         let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
         let detail = problem["detail"].as_str().unwrap_or("no reason was given");
-        Err(Failure::new(format!("the admin API answers {status}: {detail}")))
+        let failure = Failure::new(format!("the admin API answers {status}: {detail}"));
+        // What it can't understand was asked for wrongly.
+        Err(if status == StatusCode::BAD_REQUEST { failure.into_usage() } else { failure })
     }
 
     async fn exchange(
@@ -126,7 +131,7 @@ impl Remote {
             .uri(format!("{}{path}", self.target.base))
             .header("host", address.as_str())
             .header("authorization", format!("Bearer {}", self.token))
-            .header("onlyonce-actor", actor())
+            .header("onlyonce-actor", self.who.as_bytes())
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(text)))
             .map_err(|error| Failure::because("the request can't be made", &error))?;
@@ -156,7 +161,7 @@ fn token(file: Option<&Path>) -> Result<String, Failure> {
         let what = format!("the token file {} can't be read", file.display());
         return read(file).map_err(|error| Failure::because(&what, &error).into_usage());
     }
-    if let Ok(token) = std::env::var("ONLYONCE_ADMIN_TOKEN") {
+    if let Some(token) = std::env::var("ONLYONCE_ADMIN_TOKEN").ok().filter(|token| !token.trim().is_empty()) {
         return Ok(token);
     }
     let usual = ["onlyonce-data/admin.token", "onlyonce-admin.token"].map(PathBuf::from);

@@ -60,15 +60,16 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-/// A span in its largest unit, roughly.
+/// A span in its largest unit, rounded to the nearest.
 fn span(seconds: f64) -> String {
     let span = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    let of = |unit: u64, name: &str| format!("{}{name}", (span.as_secs_f64() / unit as f64).round());
     match span.as_secs() {
         0 => format!("{}ms", span.as_millis()),
-        seconds @ 1..120 => format!("{seconds}s"),
-        seconds @ 120..7_200 => format!("{}m", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{}h", seconds / 3_600),
-        seconds => format!("{}d", seconds / 86_400),
+        1..120 => of(1, "s"),
+        120..7_200 => of(60, "m"),
+        7_200..172_800 => of(3_600, "h"),
+        _ => of(86_400, "d"),
     }
 }
 
@@ -81,5 +82,6 @@ mod tests {
         assert!(!printable("\u{1b}[31mred").contains('\u{1b}'));
         assert_eq!(span(0.5), "500ms");
         assert_eq!(span(3_600.0), "60m");
+        assert_eq!((span(2_591_999.9), span(86_399.2)), ("30d".into(), "24h".into()));
     }
 }

@@ -310,15 +310,81 @@ fn long_work_shows_how_far_it_is_on_a_terminal_and_only_there() {
 
 #[test]
 fn wrong_words_for_records_are_usage_errors() {
+    const ID: &str = "0000000000000000000000000000000000000000000000000000000000000000";
     let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start();
+    drop(Setup::new("embedded:./store", &upstream).home(home.path()).start());
     for (words, hint) in [
         (&["records", "list"][..], "--token-file"),
-        (&["records", "--store", "memory:", "release", "--reason", "r"], "which records?"),
+        (&["records", "--store", "embedded:store", "release", "--reason", "r"], "which records?"),
         (&["records", "--store", "memory:", "show", "nonsense"], "64 hexadecimal digits"),
         (&["records", "--store", "nosuch:", "list"], "there are memory:"),
-        (&["records", "--store", "memory:", "resolve", "x", "--reason", "r"], "--completed"),
+        (&["records", "--store", "memory:", "resolve", ID, "--reason", "r"], "--completed"),
     ] {
         let (code, said) = onlyonce(home.path(), words);
         assert!(code == 2 && said.contains(hint), "{words:?}: {code} {said}");
     }
+}
+
+#[test]
+fn what_is_typed_wrongly_ends_with_2() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).start();
+    for (words, hint) in [
+        (&["list", "--since", "xx"][..], "is not a duration"),
+        (&["list", "--limit", "0"], "--limit"),
+        (&["show", "zz"], "hexadecimal"),
+        (&["forget", "zz", "--reason", "r"], "hexadecimal"),
+        (&["--as", "", "list"], "printable"),
+    ] {
+        let (code, said) = gateway.records(words);
+        assert!(code == 2 && said.contains(hint), "{words:?} {code} {said}");
+    }
+    let bad = gateway.admin("GET", "/api/records?cursor=xx", "");
+    assert!(bad.status == 400 && bad.text().contains("take it from `next`"), "{}", bad.text());
+}
+
+#[test]
+fn looking_at_records_makes_no_store() {
+    let home = tempfile::tempdir().unwrap();
+    let list = |url: &str| onlyonce(home.path(), &["records", "--store", url, "list"]);
+    for (url, hint) in [
+        ("embedded:typo", "there is no store in typo"),
+        ("sqlite:typo.db", "there is no database"),
+        ("sqlite://typo.db?mode=rwc", "there is no database"),
+        ("memory:", "within the gateway's own process"),
+        ("redis://h:x", "host, port"),
+    ] {
+        let (code, said) = list(url);
+        assert!(code == 2 && said.contains(hint), "{url}: {code} {said}");
+    }
+    std::fs::write(home.path().join("empty.db"), "").unwrap();
+    let (code, said) = list("sqlite:empty.db");
+    assert!(code == 2 && said.contains("a gateway makes at its first start"), "{code} {said}");
+    let left: Vec<_> =
+        std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("typo")), "{left:?}");
+}
+
+#[test]
+fn the_audit_log_has_the_name_that_was_given_and_else_that_of_the_user() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("embedded:./data", &upstream).start();
+    let (_, id) = unknown(&gateway, "who");
+    assert_eq!(gateway.records(&["--as", "J\u{fc}rgen", "release", &id, "--reason", "r"]).0, 0);
+    assert_eq!(gateway.records(&["forget", &id, "--reason", "r"]).0, 0);
+    let audit = std::fs::read_to_string(gateway.home.join("data/audit.log")).unwrap();
+    assert_eq!(audit.matches("\"who\":\"J\u{fc}rgen\"").count(), 2, "{audit}");
+    assert!(!audit.contains("\"who\":\"terminal\"") && !audit.contains("\"who\":\"admin\""), "{audit}");
+}
+
+#[test]
+fn a_fingerprint_is_shown_as_it_is() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).start();
+    let (_, id) = unknown(&gateway, "fingerprint");
+    let shown = gateway.admin("GET", &format!("/api/records/{id}"), "").json();
+    assert!(shown["fingerprint"].as_str().unwrap().starts_with("v1:"), "{shown}");
+    let (_, said) = gateway.records(&["show", &id]);
+    assert!(said.contains("expires in   30d"), "{said}");
 }

@@ -255,6 +255,23 @@ fn a_wrong_store_is_told_without_its_password() {
     let upstream = Upstream::start();
     refused(Setup::new("mysq://u:hunter2@h/db", &upstream), &["there is no store", "memory:", "redis://"]);
     refused(Setup::new("embedded:", &upstream), &["needs a directory"]);
+    let home = tempfile::tempdir().unwrap();
+    let check = |url: &str| {
+        onlyonce(
+            home.path(),
+            &["gateway", "--check", "--scope", "none", "--upstream", "http://h", "--store", url],
+        )
+    };
+    for url in [
+        "redis-cluster://u:hunter2@h1",
+        "redis://u:hunter2@h:x",
+        "mysql://u:hunter2@h:x/db",
+        "redis-sentinel://u:hunter2@h:1",
+    ] {
+        let (code, said) = check(url);
+        assert!(code == 2 && said.contains("--store: store: ") && !said.contains("hunter2"), "{url}: {said}");
+    }
+    assert_eq!(check("redis-cluster://u:hunter2@h1:1;h2:2").0, 0);
     let (code, said) = Setup::new("redis://u:hunter2@127.0.0.1:1", &upstream).fails();
     assert!(code == 1 && said.contains("127.0.0.1:1") && !said.contains("hunter2"), "{code} {said}");
 }
@@ -320,6 +337,22 @@ fn variables_count_and_flags_win_over_them() {
             && said.contains("# ONLYONCE_WAIT"),
         "{said}"
     );
+}
+
+#[test]
+fn with_log_lines_for_machines_a_failure_is_one_too() {
+    let home = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_onlyonce"))
+        .args(["--log", "json", "gateway", "--check"])
+        .env("RUST_LOG", "info")
+        .current_dir(home.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("there is no upstream"), "{said}");
+    for line in said.lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
+    }
 }
 
 #[test]

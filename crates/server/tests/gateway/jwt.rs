@@ -76,7 +76,9 @@ fn keys_of_every_kind_verify_and_another_key_of_the_same_kind_does_not() {
         let refreshed = json!({ "sub": "ann", "exp": LATER - 1 });
         assert!(pay(&gateway, &token(&header, &refreshed, &right), &key).is_replayed(), "{name}");
         assert!(!pay(&gateway, &token(&header, &of("bob"), &right), &key).is_replayed(), "{name}");
-        pay(&gateway, &token(&header, &of("ann"), &wrong), &key).is(401, "scope-denied");
+        let denied = pay(&gateway, &token(&header, &of("ann"), &wrong), &key);
+        let challenge = denied.is(401, "scope-denied").header("www-authenticate");
+        assert_eq!(challenge, Some("Bearer error=\"invalid_token\""));
         // Signed rightly, and changed afterwards.
         let (good, other) = (token(&header, &of("ann"), &right), token(&header, &of("eve"), &right));
         let parts = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();

@@ -103,6 +103,15 @@ fn the_upstream_learns_who_called_and_nothing_of_the_connection() {
 }
 
 #[test]
+fn an_answer_may_have_many_headers() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).start();
+    let answer = gateway.post("/many-headers/200", &key("headers"), "x");
+    assert_eq!((answer.status, answer.header("x-199")), (201, Some("y")));
+    gateway.post("/many-headers/300", &key("headers"), "x").is(502, "upstream-failed");
+}
+
+#[test]
 fn only_websockets_are_tunnelled() {
     let upstream = Upstream::start();
     let gateway = Setup::new("memory:", &upstream).start();
@@ -147,12 +156,13 @@ fn requests_go_to_the_upstream_of_their_host_path_and_method() {
     };
     at("GET", "/", "api.example");
     at("GET", "/v2/x", "other.example");
+    at("GET", "/%762/x", "other.example");
     at("GET", "/v22", "other.example");
     at("PUT", "/", "other.example");
     assert_eq!(by_path.seen()[0].path, "/base/v2/x");
     assert_eq!(
         (by_host.seen().len(), by_path.seen().len(), by_method.seen().len(), usual.seen().len()),
-        (1, 1, 1, 1)
+        (1, 2, 1, 1)
     );
     // The same path and key on two hosts that have upstreams of their own is not the same call.
     let key = key("hosts");

@@ -133,6 +133,11 @@ impl Upstream {
                 "set-cookie: s=secret\r\nlink: a\r\nlink: b\r\nx-request-id: 1\r\nlocation: /orders/7\r\nx-hop: 1\r\nconnection: x-hop\r\n",
                 &body,
             ),
+            ["many-headers", count] => {
+                let headers: String =
+                    (0..count.parse().unwrap()).map(|n: u32| format!("x-{n}: y\r\n")).collect();
+                answer("201", &headers, &body)
+            }
             ["form"] => answer("303", "location: /done\r\n", ""),
             ["echo"] => answer("201", "", &String::from_utf8_lossy(&seen.body)),
             ["by-key", key] => answer("200", "", &format!("found {key}")),
