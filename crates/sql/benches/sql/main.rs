@@ -73,6 +73,7 @@ async fn in_transaction<DB: Measured>(effort: Effort, goal: f64, report: &mut Re
         article.push(rates[1] / rates[2]);
         at_commit.push(rates[3] / rates[0]);
     }
+    world.remove().await;
     let case = |against: &str| format!("{}: same transaction / {against}", DB::LABEL);
     report.add("P4", &case("bare transaction"), &bare, Goal::AtLeast(goal));
     report.add("P4", &case("article 004's way"), &article, Goal::AtLeast(2.5));
