@@ -29,16 +29,11 @@ pub(crate) async fn insist_on_begin(
     id: &RecordId,
     claim: &Claim,
 ) -> (Result<Begin, StoreError>, u32) {
-    let mut repeats = 0;
-    loop {
-        match store.begin(id, claim).await {
-            Err(error) if error.kind() == ErrorKind::Ambiguous && repeats < REPEATS => {
-                tracing::warn!(record = %id, error = &error as &dyn std::error::Error, "begin is repeated");
-                repeats += 1;
-                clock.sleep(backoff(repeats)).await;
-            }
-            other => return (other, repeats),
-        }
+    let is_open = |error: &StoreError| error.kind() == ErrorKind::Ambiguous;
+    match still_open(store.begin(id, claim).await, is_open) {
+        Ok(answer) => (answer, 0),
+        // Boxed because it is rare, and would make every call larger.
+        Err(error) => Box::pin(repeat(clock, ("begin", id), error, is_open, || store.begin(id, claim))).await,
     }
 }
 
@@ -50,17 +45,47 @@ pub(crate) async fn insist_on_settle(
     attempt: &AttemptId,
     how: &Settlement,
 ) -> Result<Settled, StoreError> {
-    let mut repeats = 0;
-    loop {
-        match store.settle(id, attempt, how).await {
-            Err(error) if error.kind() != ErrorKind::Rejected && repeats < REPEATS => {
-                tracing::warn!(record = %id, error = &error as &dyn std::error::Error, "settle is repeated");
-                repeats += 1;
-                clock.sleep(backoff(repeats)).await;
-            }
-            other => return other,
+    let is_open = |error: &StoreError| error.kind() != ErrorKind::Rejected;
+    match still_open(store.settle(id, attempt, how).await, is_open) {
+        Ok(answer) => answer,
+        Err(error) => {
+            let again = || store.settle(id, attempt, how);
+            Box::pin(repeat(clock, ("settle", id), error, is_open, again)).await.0
         }
     }
+}
+
+/// The answer, or the error that leaves it open.
+fn still_open<T>(
+    answer: Result<T, StoreError>,
+    is_open: impl Fn(&StoreError) -> bool,
+) -> Result<Result<T, StoreError>, StoreError> {
+    match answer {
+        Err(error) if is_open(&error) => Err(error),
+        answer => Ok(answer),
+    }
+}
+
+/// Repeats a call that failed, a few times, while its error `is_open`. Also says how often.
+async fn repeat<T, F>(
+    clock: &dyn Clock,
+    (what, id): (&'static str, &RecordId),
+    mut error: StoreError,
+    is_open: impl Fn(&StoreError) -> bool,
+    mut call: impl FnMut() -> F,
+) -> (Result<T, StoreError>, u32)
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    for repeats in 1..=REPEATS {
+        tracing::warn!(record = %id, error = &error as &dyn std::error::Error, "{what} is repeated");
+        clock.sleep(backoff(repeats)).await;
+        match call().await {
+            Err(next) if is_open(&next) => error = next,
+            other => return (other, repeats),
+        }
+    }
+    (Err(error), REPEATS)
 }
 
 /// Settles until it is applied or lost. `None` if the store refuses for good.

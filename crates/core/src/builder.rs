@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::drain::Tracker;
-use crate::engine::{Engine, Idempotency};
+use crate::engine::{Engine, Idempotency, Way};
 use crate::error::InputError;
 use crate::keeper::{BoxFuture, Chore, Keeper, Ticket};
 use crate::lease_runner::LeaseRunner;
@@ -84,20 +84,20 @@ impl Builder {
             ticket: Ticket::new(),
         };
         let first_sweep = self.clock.now().plus(self.sweep_every);
-        let runner: Arc<dyn Runner> = match self.runner {
+        let way = match self.runner {
             None => {
                 let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
                 let runner = LeaseRunner::new(store, clock, tracker.clone());
                 runner.keeper().schedule(Arc::new(sweeper), first_sweep);
-                Arc::new(runner)
+                Way::Leases(runner)
             }
             Some(inner) => {
                 let keeper = Keeper::new(Arc::clone(&self.clock));
                 keeper.schedule(Arc::new(sweeper), first_sweep);
-                Arc::new(Tracked { inner, tracker: tracker.clone(), keeper })
+                Way::Other(Tracked { inner, tracker: tracker.clone(), keeper })
             }
         };
-        let engine = Engine { runner, store: self.store, clock: self.clock, tracker };
+        let engine = Engine { way, store: self.store, clock: self.clock, tracker };
         Idempotency::assemble(engine, self.settings)
     }
 }

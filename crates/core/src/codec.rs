@@ -113,6 +113,21 @@ impl Writer {
     }
 }
 
+/// How many bytes [`Writer::number`] writes.
+#[must_use]
+pub const fn size_of_number(number: u64) -> usize {
+    match number {
+        0 => 1,
+        _ => (number.ilog2() / 7 + 1) as usize,
+    }
+}
+
+/// How many bytes [`Writer::bytes`] writes.
+#[must_use]
+pub const fn size_of_bytes(bytes: &[u8]) -> usize {
+    size_of_number(bytes.len() as u64) + bytes.len()
+}
+
 /// Reads a document; never panics, whatever the bytes.
 #[derive(Debug)]
 pub struct Reader(Bytes);

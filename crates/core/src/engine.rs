@@ -10,15 +10,17 @@ use crate::clock::Clock;
 use crate::drain::Tracker;
 use crate::error::{InputError, StoreError};
 use crate::key::RecordId;
+use crate::lease_runner::{LeaseRunner, LeaseStart};
 use crate::record::{
     Answer, AttemptId, Begin, Claim, Fence, Over, Owner, Settled, Settlement, Snapshot, StateKind, Takeover,
     Verdict,
 };
-use crate::runner::{Runner, Start};
-use crate::running::{Asking, Prior, Running, Started};
+use crate::runner::{Runner as _, Start};
+use crate::running::{Asking, Held, Prior, Running, Started};
 use crate::sequence::{Order, SequenceKey};
 use crate::settings::{Intent, Settings};
 use crate::store::Store;
+use crate::tracked::Tracked;
 
 /// Makes calls happen at most once and gives every retry the same answer. Cheap to clone; clones share everything.
 ///
@@ -51,10 +53,26 @@ pub struct Idempotency {
 
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub(crate) runner: Arc<dyn Runner>,
+    pub(crate) way: Way,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tracker: Tracker,
+}
+
+/// How attempts are started: under leases, which are this crate's own and need no boxes, or by a runner from elsewhere.
+#[derive(Debug)]
+pub(crate) enum Way {
+    Leases(LeaseRunner),
+    Other(Tracked),
+}
+
+impl Way {
+    async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
+        match self {
+            Self::Leases(runner) => runner.get(id).await,
+            Self::Other(runner) => runner.get(id).await,
+        }
+    }
 }
 
 impl Idempotency {
@@ -131,13 +149,18 @@ impl Idempotency {
     /// # Cancel safety
     /// Dropped half-way, whatever it may have taken is released in the background.
     pub async fn start(&self, id: &RecordId, intent: &Arc<Intent>) -> Result<Started, StoreError> {
-        Ok(match self.engine.runner.start(id, intent).await? {
-            Start::Taken(snapshot) => Started::Prior(Prior::judge(&snapshot, intent)),
-            Start::Run(attempt) => {
-                let running = Running::new(attempt, Arc::clone(intent));
-                if running.must_ask() { Started::Ask(Asking::new(running)) } else { Started::Run(running) }
-            }
-        })
+        let attempt = match &self.engine.way {
+            Way::Leases(runner) => match runner.start(id, intent).await? {
+                LeaseStart::Run(attempt) => Held::Leased(attempt),
+                LeaseStart::Taken(snapshot) => return Ok(Started::Prior(Prior::judge(&snapshot, intent))),
+            },
+            Way::Other(runner) => match runner.start(id, intent).await? {
+                Start::Run(attempt) => Held::Other(attempt),
+                Start::Taken(snapshot) => return Ok(Started::Prior(Prior::judge(&snapshot, intent))),
+            },
+        };
+        let running = Running::new(attempt, Arc::clone(intent));
+        Ok(if running.must_ask() { Started::Ask(Asking::new(running)) } else { Started::Run(running) })
     }
 
     /// What came before this call, without starting it: for calls that may no longer run. `None` if it was never made, or
@@ -146,7 +169,7 @@ impl Idempotency {
     /// # Errors
     /// If the store fails.
     pub async fn prior(&self, id: &RecordId, intent: &Intent) -> Result<Option<Prior>, StoreError> {
-        let found = self.engine.runner.get(id).await?;
+        let found = self.engine.way.get(id).await?;
         let made = found.filter(|snapshot| snapshot.state.kind() != StateKind::Released);
         Ok(made.map(|snapshot| Prior::judge(&snapshot, intent)))
     }
@@ -160,7 +183,7 @@ impl Idempotency {
     /// # Errors
     /// If the store fails.
     pub async fn outcome(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
-        self.engine.runner.get(id).await
+        self.engine.way.get(id).await
     }
 
     /// Ends the doubt about a lapsed record that was seen at fence `seen`. Lost if it has moved on since.

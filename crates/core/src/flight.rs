@@ -8,30 +8,40 @@ use hashbrown::hash_table::Entry;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, Moment};
+use crate::clock::Moment;
 use crate::keeper::{BoxFuture, Chore, Ticket};
 use crate::key::RecordId;
-use crate::lease::Lease;
-use crate::record::{AttemptId, Fence, Settlement, Snapshot, State, Verdict};
+use crate::lease::{Basis, Lease};
+use crate::lease_runner::Field;
+use crate::loan::Loan;
+use crate::record::{Answer, AttemptId, Fence, Over, Owner, Settlement, Snapshot, State, Verdict};
 use crate::renewal::{self, Renewal};
 use crate::settings::Intent;
-use crate::store::Store;
 
 /// One running attempt: its lease, and what those who wait for it will hear.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) id: RecordId,
     pub(crate) attempt: AttemptId,
-    pub(crate) fence: Fence,
-    pub(crate) number: u32,
-    pub(crate) lease: Arc<Lease>,
+    pub(crate) begun: Begun,
+    pub(crate) lease: Lease,
+    /// Where it flies: the store, and everything that is shared there.
+    pub(crate) field: Arc<Field>,
     intent: Arc<Intent>,
     started: Moment,
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
     ticket: Ticket,
     end: OnceLock<End>,
     ended: Notify,
+}
+
+/// What its begin was told.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) fence: Fence,
+    pub(crate) number: u32,
+    pub(crate) over: Over,
+    /// What was seen of the attempt that this one took over, if it was looked at.
+    pub(crate) evidence: Answer,
 }
 
 #[derive(Debug)]
@@ -44,24 +54,21 @@ enum End {
 
 impl Flight {
     pub(crate) fn new(
-        id: RecordId,
-        attempt: AttemptId,
-        (fence, number): (Fence, u32),
+        (id, owner): (RecordId, Owner),
+        begun: Begun,
         intent: Arc<Intent>,
         sent: Moment,
-        (store, clock): (Arc<dyn Store>, Arc<dyn Clock>),
+        field: Arc<Field>,
     ) -> Self {
-        let lease = Arc::new(Lease::new(Arc::clone(&clock), sent.plus(intent.settings.lease)));
+        let lease = Lease::new(Arc::clone(&field.clock), sent.plus(intent.settings.lease));
         Self {
             id,
-            attempt,
-            fence,
-            number,
+            attempt: AttemptId { owner, fence: Some(begun.fence) },
+            begun,
             lease,
+            field,
             intent,
             started: sent,
-            store,
-            clock,
             ticket: Ticket::new(),
             end: OnceLock::new(),
             ended: Notify::new(),
@@ -77,7 +84,7 @@ impl Flight {
     }
 
     pub(crate) fn settled(&self, how: Settlement) {
-        self.finish(End::Settled(how, self.clock.now()));
+        self.finish(End::Settled(how, self.lease.clock().now()));
     }
 
     pub(crate) fn gone(&self) {
@@ -92,7 +99,7 @@ impl Flight {
 
     /// The record as this process knows it, while it runs or once it is completed; else only the store can tell.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
-        let now = self.clock.now();
+        let now = self.lease.clock().now();
         let settings = &self.intent.settings;
         let (state, expires_in) = match self.end.get() {
             Some(End::Settled(Settlement { verdict: Verdict::Completed(answer), retain }, at)) => {
@@ -110,9 +117,9 @@ impl Flight {
         }
         Some(Snapshot {
             state,
-            fence: self.fence,
+            fence: self.begun.fence,
             fingerprint: self.intent.fingerprint,
-            attempts: self.number,
+            attempts: self.begun.number,
             age: now.since(self.started),
             expires_in,
             label: self.intent.label.clone(),
@@ -135,17 +142,18 @@ impl Flight {
 
     async fn renew(&self) -> Option<Moment> {
         let lease = self.intent.settings.lease;
-        if self.clock.now().since(self.started) >= self.intent.settings.max_run {
+        let clock = self.lease.clock();
+        if clock.now().since(self.started) >= self.intent.settings.max_run {
             return None;
         }
-        let call = self.store.renew(&self.id, &self.attempt, lease);
-        match renewal::renew(&*self.clock, &self.lease, lease, call).await {
+        let call = self.field.store.renew(&self.id, &self.attempt, lease);
+        match renewal::renew(clock, &self.lease, lease, call).await {
             Renewal::Renewed { next } => Some(next),
             Renewal::Over => None,
             // It was settled while this renewal was on its way.
             Renewal::Lost if self.end.get().is_some() => None,
             Renewal::Lost => {
-                tracing::warn!(record = %self.id, fence = %self.fence, "the lease is lost: another may run");
+                tracing::warn!(record = %self.id, fence = %self.begun.fence, "the lease is lost: another may run");
                 self.lease.lose();
                 None
             }
@@ -164,6 +172,28 @@ impl Chore for Flight {
 
     fn run(self: Arc<Self>) -> BoxFuture<Option<Moment>> {
         Box::pin(async move { self.renew().await })
+    }
+}
+
+impl Basis for Flight {
+    fn id(&self) -> RecordId {
+        self.id
+    }
+
+    fn fence(&self) -> Fence {
+        self.begun.fence
+    }
+
+    fn attempt(&self) -> u32 {
+        self.begun.number
+    }
+
+    fn lease(&self) -> Option<&Lease> {
+        Some(&self.lease)
+    }
+
+    fn loan(&self) -> Option<&Loan> {
+        None
     }
 }
 

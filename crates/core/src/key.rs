@@ -177,8 +177,19 @@ impl RecordId {
     pub fn of(scope: &Scope, operation: &Operation, key: &Key) -> Self {
         let mut hasher = Sha256::new();
         for part in [&scope.0[..], &operation.0[..], key.0.as_bytes()] {
-            hasher.update((part.len() as u64).to_be_bytes());
-            hasher.update(part);
+            update_prefixed(&mut hasher, part);
+        }
+        Self(hasher.finalize().into())
+    }
+
+    /// The same as [`of`](Self::of) with [`Operation::http`], which need not be made for it.
+    #[must_use]
+    pub fn of_http(scope: &Scope, method: &str, path: &str, key: &Key) -> Self {
+        let mut hasher = Sha256::new();
+        update_prefixed(&mut hasher, &scope.0);
+        hasher.update(((method.len() + path.len()) as u64 + 16).to_be_bytes());
+        for part in [method, path, &key.0] {
+            update_prefixed(&mut hasher, part.as_bytes());
         }
         Self(hasher.finalize().into())
     }
@@ -276,6 +287,11 @@ impl fmt::Debug for Hash16 {
     }
 }
 
+fn update_prefixed(hasher: &mut Sha256, part: &[u8]) {
+    hasher.update((part.len() as u64).to_be_bytes());
+    hasher.update(part);
+}
+
 fn push_prefixed(out: &mut Vec<u8>, part: &[u8]) {
     out.extend_from_slice(&(part.len() as u64).to_be_bytes());
     out.extend_from_slice(part);
@@ -302,6 +318,20 @@ mod tests {
             id(&left, &Operation::http("POST", "/"), "k"),
             id(&right, &Operation::http("POST", "/"), "k")
         );
+    }
+
+    #[test]
+    fn an_http_call_has_one_id_however_it_is_made() {
+        let key = Key::new("k").unwrap();
+        for scope in [Scope::shared(), Scope::new("tenant").unwrap()] {
+            for (method, path) in [("POST", "/orders"), ("PATCH", ""), ("", "/")] {
+                let operation = Operation::http(method, path);
+                assert_eq!(
+                    RecordId::of_http(&scope, method, path, &key),
+                    RecordId::of(&scope, &operation, &key)
+                );
+            }
+        }
     }
 
     #[test]

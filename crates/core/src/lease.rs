@@ -32,6 +32,10 @@ impl Lease {
         Self { clock, deadline, lost: AtomicBool::new(false), moved: Notify::new() }
     }
 
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     pub(crate) fn deadline(&self) -> Moment {
         Moment::from_micros(self.deadline.load(Ordering::Acquire))
     }
@@ -67,69 +71,102 @@ impl Lease {
     }
 }
 
+/// What a permission rests on: an attempt under a lease, or one that can't be lost.
+pub(crate) trait Basis: Send + Sync {
+    fn id(&self) -> RecordId;
+    fn fence(&self) -> Fence;
+    fn attempt(&self) -> u32;
+    fn lease(&self) -> Option<&Lease>;
+    fn loan(&self) -> Option<&Loan>;
+}
+
+/// The effect and its record end together.
+struct Lent {
+    id: RecordId,
+    fence: Fence,
+    attempt: u32,
+    loan: Loan,
+}
+
+impl Basis for Lent {
+    fn id(&self) -> RecordId {
+        self.id
+    }
+
+    fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    fn lease(&self) -> Option<&Lease> {
+        None
+    }
+
+    fn loan(&self) -> Option<&Loan> {
+        Some(&self.loan)
+    }
+}
+
 /// The permission under which a handler runs: which attempt it is, and whether it still holds.
 ///
 /// Cheap to clone. In HTTP handlers it is found in the request's extensions.
 #[derive(Clone)]
-pub struct Permit {
-    id: RecordId,
-    fence: Fence,
-    attempt: u32,
-    lease: Option<Arc<Lease>>,
-    loan: Option<Loan>,
-}
+pub struct Permit(Arc<dyn Basis>);
 
 impl Permit {
-    pub(crate) fn new(id: RecordId, fence: Fence, attempt: u32, lease: Option<Arc<Lease>>) -> Self {
-        Self { id, fence, attempt, lease, loan: None }
+    pub(crate) fn new(attempt: Arc<dyn Basis>) -> Self {
+        Self(attempt)
     }
 
     /// A permission that can't be lost, because the effect and its record end together; it comes with what they share. For
     /// runners.
     #[must_use]
     pub fn lending(id: RecordId, fence: Fence, attempt: u32, loan: Loan) -> Self {
-        Self { id, fence, attempt, lease: None, loan: Some(loan) }
+        Self(Arc::new(Lent { id, fence, attempt, loan }))
     }
 
     /// What the handler may borrow, such as the transaction of a record that commits with the effect.
     #[must_use]
     pub fn loan(&self) -> Option<&Loan> {
-        self.loan.as_ref()
+        self.0.loan()
     }
 
     /// The record of this call; put it into logs.
     #[must_use]
     pub fn record_id(&self) -> RecordId {
-        self.id
+        self.0.id()
     }
 
     /// The fence of this attempt; send it to the resource that is changed.
     #[must_use]
     pub fn fence(&self) -> Fence {
-        self.fence
+        self.0.fence()
     }
 
     /// The number of this attempt, from 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.attempt
+        self.0.attempt()
     }
 
     /// Whether somebody else may run by now.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.lease.as_ref().is_some_and(|lease| lease.is_lost())
+        self.0.lease().is_some_and(Lease::is_lost)
     }
 
     /// How long the permission holds if it is not renewed; `None` where it can't be lost.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
-        self.lease.as_ref().map(|lease| lease.deadline().since(lease.clock.now()))
+        self.0.lease().map(|lease| lease.deadline().since(lease.clock.now()))
     }
 
     /// Ends when the permission is lost: stop before the next effect. Never ends where it can't be lost.
     pub async fn lost(&self) {
-        match &self.lease {
+        match self.0.lease() {
             Some(lease) => lease.lost().await,
             None => std::future::pending().await,
         }
@@ -138,6 +175,9 @@ impl Permit {
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("id", &self.id).field("fence", &self.fence).finish_non_exhaustive()
+        f.debug_struct("Permit")
+            .field("id", &self.record_id())
+            .field("fence", &self.fence())
+            .finish_non_exhaustive()
     }
 }

@@ -53,9 +53,10 @@ pub struct Record {
 
 /// What a step makes of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "moving a record once is cheaper than a box for every call")]
 pub enum Step<T> {
     /// Write this record, then give this answer.
-    Write(Box<Record>, T),
+    Write(Record, T),
     /// Nothing changes.
     Keep(T),
 }
@@ -143,7 +144,7 @@ pub fn begin(record: Option<&Record>, claim: &Claim, now: Now) -> Step<Begin> {
         Some(record) if record.owner == claim.owner && record.is_running(now.moment) => {
             let again = Record { lease_until: now.moment.plus(claim.lease), ..record.clone() };
             let answer = Begin::Acquired { fence: again.fence, attempt: again.attempts, over: again.over };
-            return Step::Write(Box::new(again), answer);
+            return Step::Write(again, answer);
         }
         Some(record) => match record.takeable_by(claim, now.moment) {
             Some(over) => over,
@@ -164,7 +165,7 @@ pub fn begin(record: Option<&Record>, claim: &Claim, now: Now) -> Step<Begin> {
         expires: now.moment.plus(claim.retain_unsettled),
     };
     let answer = Begin::Acquired { fence: taken.fence, attempt: taken.attempts, over };
-    Step::Write(Box::new(taken), answer)
+    Step::Write(taken, answer)
 }
 
 /// Extends the lease of an attempt that still runs.
@@ -173,7 +174,7 @@ pub fn renew(record: Option<&Record>, attempt: &AttemptId, lease: Duration, now:
     match record {
         Some(record) if record.belongs_to(attempt) && record.is_running(now) => {
             let renewed = Record { lease_until: now.plus(lease), ..record.clone() };
-            Step::Write(Box::new(renewed), Settled::Applied)
+            Step::Write(renewed, Settled::Applied)
         }
         _ => Step::Keep(Settled::Lost),
     }
@@ -189,7 +190,7 @@ pub fn settle(record: Option<&Record>, attempt: &AttemptId, how: &Settlement, no
         None => {
             let settled = Some((how.verdict.clone(), now));
             let expires = now.plus(how.retain);
-            Step::Write(Box::new(Record { settled, expires, ..record.clone() }), Settled::Applied)
+            Step::Write(Record { settled, expires, ..record.clone() }, Settled::Applied)
         }
         Some((verdict, _)) if *verdict == how.verdict => Step::Keep(Settled::Applied),
         Some(_) => Step::Keep(Settled::Lost),

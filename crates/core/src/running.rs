@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::classify::Class;
 use crate::error::{ErrorKind, StoreError};
 use crate::lease::Permit;
+use crate::lease_runner::LeaseAttempt;
 use crate::policy::{Decision, Mode, OnLapse, decide};
 use crate::record::{Answer, Fence, Label, Over, Settlement, Snapshot, Verdict};
 use crate::refusal::Refusal;
@@ -91,18 +92,82 @@ pub enum Finished {
     Superseded(Prior),
 }
 
+impl Finished {
+    fn of(finish: Result<Finish, StoreError>, intent: &Intent) -> Result<Self, StoreError> {
+        Ok(match finish {
+            Ok(Finish::Applied) => Self::Stored,
+            Ok(Finish::Pending) => Self::Pending,
+            Ok(Finish::Lost(Some(snapshot))) => Self::Superseded(Prior::judge(&snapshot, intent)),
+            Ok(Finish::Lost(None)) => Self::Superseded(Prior::Refused(Refusal::unknown())),
+            // Not known yet, and the next call with this key will find out.
+            Err(error) if error.kind() == ErrorKind::Ambiguous => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "whether the call was committed is not known yet"
+                );
+                Self::Superseded(Prior::Refused(Refusal::InProgress { retry_after: RETRY_AFTER }))
+            }
+            Err(error) => return Err(error),
+        })
+    }
+}
+
 /// A call that may run.
 ///
 /// Dropping it settles it in the background: as released if [`begun`](Self::begun) was never called, else as unknown.
 #[derive(Debug)]
 #[must_use = "an attempt that is dropped is settled in the background"]
 pub struct Running {
-    attempt: Box<dyn Attempt>,
+    attempt: Held,
     intent: Arc<Intent>,
 }
 
+/// An attempt of this engine, which needs no box, or one of a runner from elsewhere.
+#[derive(Debug)]
+pub(crate) enum Held {
+    Leased(LeaseAttempt),
+    Other(Box<dyn Attempt>),
+}
+
+impl Held {
+    fn permit(&self) -> &Permit {
+        match self {
+            Self::Leased(attempt) => attempt.permit(),
+            Self::Other(attempt) => attempt.permit(),
+        }
+    }
+
+    fn over(&self) -> Over {
+        match self {
+            Self::Leased(attempt) => attempt.over(),
+            Self::Other(attempt) => attempt.over(),
+        }
+    }
+
+    fn evidence(&self) -> Answer {
+        match self {
+            Self::Leased(attempt) => attempt.evidence(),
+            Self::Other(attempt) => attempt.evidence(),
+        }
+    }
+
+    fn polled(&mut self) {
+        match self {
+            Self::Leased(attempt) => attempt.polled(),
+            Self::Other(attempt) => attempt.polled(),
+        }
+    }
+
+    fn refused(&mut self) {
+        // Under a lease the effect does not end with its record: there is nothing to undo.
+        if let Self::Other(attempt) = self {
+            attempt.refused();
+        }
+    }
+}
+
 impl Running {
-    pub(crate) fn new(attempt: Box<dyn Attempt>, intent: Arc<Intent>) -> Self {
+    pub(crate) fn new(attempt: Held, intent: Arc<Intent>) -> Self {
         Self { attempt, intent }
     }
 
@@ -155,27 +220,21 @@ impl Running {
     ///
     /// # Cancel safety
     /// Dropped half-way, it is finished in the background.
-    pub async fn end(self, class: Class, record: Answer) -> Result<Finished, StoreError> {
+    pub fn end(
+        self,
+        class: Class,
+        record: Answer,
+    ) -> impl Future<Output = Result<Finished, StoreError>> + Send {
         let Self { attempt, intent } = self;
         let how = settlement(&intent.settings, class, record);
-        let finish = match attempt.settle(how).await {
-            // Not known yet, and the next call with this key will find out.
-            Err(error) if error.kind() == ErrorKind::Ambiguous => {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "whether the call was committed is not known yet"
-                );
-                let retry_after = RETRY_AFTER;
-                return Ok(Finished::Superseded(Prior::Refused(Refusal::InProgress { retry_after })));
-            }
-            finish => finish?,
-        };
-        Ok(match finish {
-            Finish::Applied => Finished::Stored,
-            Finish::Pending => Finished::Pending,
-            Finish::Lost(Some(snapshot)) => Finished::Superseded(Prior::judge(&snapshot, &intent)),
-            Finish::Lost(None) => Finished::Superseded(Prior::Refused(Refusal::unknown())),
-        })
+        // Not an async function: that would hold its arguments twice, in the memory of every call.
+        async move {
+            let finish = match attempt {
+                Held::Leased(attempt) => Ok(attempt.settle(how).await),
+                Held::Other(attempt) => attempt.settle(how).await,
+            };
+            Finished::of(finish, &intent)
+        }
     }
 
     /// It happened, and this is the answer: [`end`](Self::end) as kept.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
 use http::{Response, StatusCode};
 use onlyonce_core::Answer;
-use onlyonce_core::codec::{CodecError, Reader, Writer};
+use onlyonce_core::codec::{CodecError, Reader, Writer, size_of_bytes, size_of_number};
 
 const FORMAT: u8 = b'H';
 const VERSION: u8 = 1;
@@ -66,9 +66,9 @@ impl StoredAnswer {
         match self {
             Self::Whole { response, trailers } => encode_whole(
                 response.status(),
-                response.headers().iter(),
+                || response.headers().iter(),
                 response.body(),
-                trailers.iter().flat_map(HeaderMap::iter),
+                || trailers.iter().flat_map(HeaderMap::iter),
             ),
             Self::Tombstone { status, location } => {
                 let writer = Writer::new(FORMAT, VERSION).number(TOMBSTONE).number(status.as_u16().into());
@@ -108,27 +108,37 @@ impl StoredAnswer {
     }
 }
 
-/// Encodes without building a response first: the hot path of a first run.
-pub(crate) fn encode_whole<'a>(
+/// Encodes without building a response first, into memory of exactly its size: the hot path of a first run.
+pub(crate) fn encode_whole<'a, H, T>(
     status: StatusCode,
-    headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+    headers: impl Fn() -> H,
     body: &[u8],
-    trailers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
-) -> Answer {
-    let writer =
-        Writer::with_capacity(FORMAT, VERSION, body.len() + 256).number(WHOLE).number(status.as_u16().into());
-    let writer = write_headers(write_headers(writer, headers), trailers);
+    trailers: impl Fn() -> T,
+) -> Answer
+where
+    H: Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+    T: Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+{
+    let status = status.as_u16().into();
+    let (count, size) = measure(headers());
+    let (trailer_count, trailer_size) = measure(trailers());
+    let numbers = [WHOLE, status, count, trailer_count].map(size_of_number).iter().sum::<usize>();
+    let capacity = numbers + size + trailer_size + size_of_bytes(body);
+    let writer = Writer::with_capacity(FORMAT, VERSION, capacity).number(WHOLE).number(status);
+    let writer = headers().fold(writer.number(count), write_header);
+    let writer = trailers().fold(writer.number(trailer_count), write_header);
     Answer(writer.bytes(body).finish())
 }
 
-fn write_headers<'a>(
-    writer: Writer,
-    headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
-) -> Writer {
-    let headers: Vec<_> = headers.collect();
-    headers.iter().fold(writer.number(headers.len() as u64), |writer, (name, value)| {
-        writer.bytes(name.as_str().as_bytes()).bytes(value.as_bytes())
+/// How many there are, and how much room they need.
+fn measure<'a>(headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>) -> (u64, usize) {
+    headers.fold((0, 0), |(count, size), (name, value)| {
+        (count + 1, size + size_of_bytes(name.as_str().as_bytes()) + size_of_bytes(value.as_bytes()))
     })
+}
+
+fn write_header(writer: Writer, (name, value): (&HeaderName, &HeaderValue)) -> Writer {
+    writer.bytes(name.as_str().as_bytes()).bytes(value.as_bytes())
 }
 
 fn read_headers(reader: &mut Reader) -> Result<HeaderMap, CodecError> {
@@ -174,6 +184,19 @@ mod tests {
         assert_eq!(back.headers(), &std::mem::take(response.headers_mut()));
         assert_eq!(back.body(), response.body());
         assert_eq!(back_trailers, Some(trailers));
+    }
+
+    #[test]
+    fn an_answer_takes_exactly_the_room_that_was_made_for_it() {
+        for length in [0, 1, 127, 128, 20_000] {
+            let response =
+                Response::builder().status(201).header("location", "/orders/7").header("link", "a");
+            let response = response.body(Bytes::from(vec![b'x'; length])).unwrap();
+            let stored = StoredAnswer::whole(response).encode().0;
+            // Bytes with room to spare are not given back as they were made.
+            let expected = stored.len();
+            assert_eq!(Vec::from(stored).capacity(), expected);
+        }
     }
 
     #[test]

@@ -127,81 +127,135 @@ where
     }
 }
 
-/// A body read to its end, or as far as the limits allowed.
+/// The body of an answer, read to its end, or as far as the limits allowed.
 pub(crate) enum Read<B> {
     Whole {
         bytes: Bytes,
         trailers: Option<HeaderMap>,
     },
-    /// It is larger than the limit.
-    TooLarge(ResponseBody<B>),
-    /// It is still open, and the time is up.
-    TooSlow(ResponseBody<B>),
+    /// It is larger than the limit, or it is still open and the time is up.
+    Stream(ResponseBody<B>),
 }
 
-/// Reads a body, but no more than `limit` bytes and no longer than `patience`.
-pub(crate) async fn read<B>(
+/// Reads the body of an answer, but no more than `limit` bytes and no longer than `patience`.
+pub(crate) fn read<B>(
     body: B,
     limit: usize,
     patience: Duration,
     clock: &dyn Clock,
-) -> Result<Read<B>, B::Error>
+) -> impl Future<Output = Result<Read<B>, B::Error>>
 where
     B: Body<Data = Bytes>,
 {
-    let mut read = ResponseBody::passed(body);
-    if read.size_hint().lower() > limit as u64 {
-        return Ok(Read::TooLarge(read));
+    // Not an async function: that would hold its arguments twice, in the memory of every call.
+    let mut body = Box::pin(body);
+    async move {
+        Ok(match pull(body.as_mut(), limit, patience, clock).await? {
+            Pulled::Whole { bytes, trailers } => Read::Whole { bytes, trailers },
+            Pulled::TooLarge(data) | Pulled::TooSlow(data) => {
+                Read::Stream(ResponseBody { data, trailers: None, rest: Some(body) })
+            }
+        })
     }
-    let mut time = None;
-    let (mut data, mut trailers) = (Pieces::default(), None);
-    loop {
-        let next = poll_fn(|cx| match Pin::new(&mut read).poll_frame(cx) {
-            Poll::Ready(frame) => Poll::Ready(Some(frame)),
-            // The clock is asked only for bodies that are not there yet, which is rare.
-            Poll::Pending => {
-                time.get_or_insert_with(|| clock.sleep(patience)).as_mut().poll(cx).map(|()| None)
-            }
-        });
-        let Some(frame) = next.await else {
-            read.data = data;
-            return Ok(Read::TooSlow(read));
-        };
-        let Some(frame) = frame.transpose()? else { break };
-        match frame.into_data() {
-            Ok(bytes) => {
-                data.push(bytes);
-                if data.length > limit {
-                    read.data = data;
-                    return Ok(Read::TooLarge(read));
-                }
-            }
-            Err(frame) => trailers = frame.into_trailers().ok(),
+}
+
+/// Reads a body of which nothing is left if it is not read whole.
+#[allow(clippy::manual_async_fn, reason = "an async function would hold its arguments twice")]
+pub(crate) fn read_all<B>(
+    body: B,
+    limit: usize,
+    patience: Duration,
+    clock: &dyn Clock,
+) -> impl Future<Output = Result<Pulled, B::Error>>
+where
+    B: Body<Data = Bytes>,
+{
+    async move { pull(std::pin::pin!(body), limit, patience, clock).await }
+}
+
+/// What came of reading a body.
+pub(crate) enum Pulled {
+    Whole {
+        bytes: Bytes,
+        trailers: Option<HeaderMap>,
+    },
+    /// It is larger than the limit.
+    TooLarge(Pieces),
+    /// It is still open, and the time is up.
+    TooSlow(Pieces),
+}
+
+#[allow(clippy::manual_async_fn, reason = "an async function would hold its arguments twice")]
+fn pull<B>(
+    mut body: Pin<&mut B>,
+    limit: usize,
+    patience: Duration,
+    clock: &dyn Clock,
+) -> impl Future<Output = Result<Pulled, B::Error>>
+where
+    B: Body<Data = Bytes>,
+{
+    async move {
+        let (mut data, mut trailers) = (Pieces::default(), None);
+        if body.size_hint().lower() > limit as u64 {
+            return Ok(Pulled::TooLarge(data));
         }
+        let mut time = None;
+        while !body.is_end_stream() {
+            let next = poll_fn(|cx| match body.as_mut().poll_frame(cx) {
+                Poll::Ready(frame) => Poll::Ready(Some(frame)),
+                // The clock is asked only for bodies that are not there yet, which is rare.
+                Poll::Pending => {
+                    time.get_or_insert_with(|| clock.sleep(patience)).as_mut().poll(cx).map(|()| None)
+                }
+            });
+            let Some(frame) = next.await else { return Ok(Pulled::TooSlow(data)) };
+            let Some(frame) = frame.transpose()? else { break };
+            match frame.into_data() {
+                Ok(bytes) => {
+                    data.push(bytes);
+                    if data.length > limit {
+                        return Ok(Pulled::TooLarge(data));
+                    }
+                }
+                // Boxed, because they are rare and large.
+                Err(frame) => trailers = frame.into_trailers().ok().map(Box::new),
+            }
+        }
+        Ok(Pulled::Whole { bytes: data.join(), trailers: trailers.map(|trailers| *trailers) })
     }
-    Ok(Read::Whole { bytes: data.join(), trailers })
 }
 
 /// What was read of a body. Nearly always it is one piece, which needs no memory of its own.
 #[derive(Debug, Default)]
-struct Pieces {
-    first: Option<Bytes>,
-    more: VecDeque<Bytes>,
+pub(crate) struct Pieces {
+    /// Empty once it is taken.
+    first: Bytes,
+    #[allow(
+        clippy::box_collection,
+        reason = "nearly always there is none, and it is moved with every answer"
+    )]
+    more: Option<Box<VecDeque<Bytes>>>,
     length: usize,
 }
 
 impl Pieces {
     fn push(&mut self, bytes: Bytes) {
+        let before = self.length;
         self.length += bytes.len();
-        match &self.first {
-            _ if bytes.is_empty() => {}
-            None if self.more.is_empty() => self.first = Some(bytes),
-            _ => self.more.push_back(bytes),
+        if before == 0 {
+            self.first = bytes;
+        } else if !bytes.is_empty() {
+            self.more.get_or_insert_default().push_back(bytes);
         }
     }
 
     fn pop(&mut self) -> Option<Bytes> {
-        let bytes = self.first.take().or_else(|| self.more.pop_front())?;
+        let bytes = match &mut self.more {
+            _ if !self.first.is_empty() => std::mem::take(&mut self.first),
+            Some(more) => more.pop_front()?,
+            None => return None,
+        };
         self.length -= bytes.len();
         Some(bytes)
     }
@@ -211,8 +265,8 @@ impl Pieces {
     }
 
     fn join(mut self) -> Bytes {
-        if self.more.is_empty() {
-            return self.first.take().unwrap_or_default();
+        if self.more.is_none() {
+            return self.first;
         }
         let mut joined = BytesMut::with_capacity(self.length);
         while let Some(bytes) = self.pop() {

@@ -10,12 +10,11 @@ use http_body::Body;
 use onlyonce_core::token::Checked;
 use onlyonce_core::{
     Fingerprint, Hash16, Intent, Key, Label, Operation, Order, Permit, RecordId, Refusal, Scope, Settings,
-    Unstoppable,
 };
 use tower_service::Service;
 
 use crate::audience::Audience;
-use crate::body::{self, Read, RequestBody, ResponseBody};
+use crate::body::{self, Pulled, RequestBody, ResponseBody};
 use crate::exchange::Exchange;
 use crate::key::{KeyFrom, from_sequence};
 use crate::layer::Shared;
@@ -24,6 +23,7 @@ use crate::options::MissingKey;
 use crate::path;
 use crate::problem::{Problem, ProblemKind};
 use crate::routes::{self, Route};
+use crate::stages::Next;
 use crate::token::{Found, TokenRule};
 
 /// A request that may have a key, and the service that would answer it.
@@ -42,25 +42,29 @@ pub(crate) fn refuse<R>(
     parts: &Parts,
     problem: Problem,
 ) -> Response<ResponseBody<R>> {
-    Meter::new(&routes::label(route, parts)).count(Tally::Problem(problem.name()));
+    let (label, is_pattern) = routes::label(route, parts);
+    Meter::new(shared, &label, is_pattern).count(Tally::Problem(problem.name()), &**route.once.clock());
     problem.respond(Audience::of(&parts.headers), &shared.docs)
 }
 
 /// What is to be done with a request whose body was read.
 enum Prepared {
-    Run(Box<Exchange>, Bytes),
+    Run(Exchange, Bytes),
     /// It has no key and needs none, or it is protected already.
     Pass(Bytes),
     Refuse(Problem),
 }
 
 impl<S> Call<S> {
-    /// Reads the body, and then runs the call to its end, which a client that goes away does not stop.
+    /// Reads the body, and then says how the call runs to its end, which a client that goes away does not stop.
     pub(crate) async fn answer<B, R>(
         mut self: Box<Self>,
         body: B,
         early: Option<Key>,
-    ) -> Result<Response<ResponseBody<R>>, S::Error>
+    ) -> Next<
+        impl Future<Output = Result<Response<ResponseBody<R>>, S::Error>> + Send + 'static,
+        Result<Response<ResponseBody<R>>, S::Error>,
+    >
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
         S::Future: Send,
@@ -71,33 +75,31 @@ impl<S> Call<S> {
         R::Error: std::fmt::Display + Send,
     {
         match self.prepare(body, early).await {
-            Prepared::Run(exchange, body) => (*self).launch(exchange, body).await,
+            Prepared::Run(exchange, body) => {
+                let span = tracing::info_span!("onlyonce", record = %exchange.id);
+                Next::Run(exchange.run(self, body), span)
+            }
             Prepared::Pass(body) => {
                 let request = Request::from_parts(self.parts, RequestBody::read(body));
-                Ok(Box::pin(self.inner.call(request)).await?.map(ResponseBody::passed))
+                let passed = Box::pin(self.inner.call(request)).await;
+                Next::Answer(passed.map(|response| response.map(ResponseBody::passed)))
             }
-            Prepared::Refuse(problem) => Ok(self.refuse(problem)),
+            Prepared::Refuse(problem) => Next::Answer(Ok(self.refuse(problem))),
         }
     }
 
-    /// Not async itself: the large future goes straight into its box, and is no part of the one that waits for it.
-    fn launch<B, R>(
-        self,
-        exchange: Box<Exchange>,
-        body: Bytes,
-    ) -> Unstoppable<impl Future<Output = Result<Response<ResponseBody<R>>, S::Error>> + Send + 'static>
+    /// Calls the service, which finds the permit of its attempt in the request, if it has one.
+    #[allow(clippy::boxed_local, reason = "it is in a box, and is moved out of it only here")]
+    pub(crate) fn begin<B>(self: Box<Self>, body: Bytes, permit: Option<Permit>) -> S::Future
     where
-        S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
-        S::Future: Send,
-        S::Error: Send,
-        B: Send + 'static,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: std::fmt::Display + Send,
+        S: Service<Request<RequestBody<B>>>,
     {
-        let span = tracing::info_span!("onlyonce", record = %exchange.id);
-        // Boxed: every async function on its way would hold a copy of its size.
-        let request = Box::new(Request::from_parts(self.parts, RequestBody::read(body)));
-        Unstoppable::new(exchange.run(self.inner, request), span)
+        let Self { mut inner, parts, .. } = *self;
+        let mut request = Request::from_parts(parts, RequestBody::read(body));
+        if let Some(permit) = permit {
+            request.extensions_mut().insert(permit);
+        }
+        inner.call(request)
     }
 
     /// Everything that has to be known before anything may run.
@@ -111,7 +113,8 @@ impl<S> Call<S> {
             Err(problem) => return Prepared::Refuse(problem),
         };
         if let Some(rule) = self.route.options.token.clone() {
-            return self.prepare_token(&rule, body).await;
+            // Boxed because it is rare, and would make every call larger.
+            return Box::pin(self.prepare_token(&rule, body)).await;
         }
         let key = match early.map_or_else(|| self.key_in(&body), |key| Ok(Some(key))) {
             Ok(Some(key)) => key,
@@ -125,7 +128,7 @@ impl<S> Call<S> {
         let exchange = match self.fingerprint(&body) {
             Ok(fingerprint) => {
                 let settings = Arc::clone(self.route.once.settings());
-                Box::new(self.exchange(key, &scope, fingerprint, settings))
+                self.exchange(key, &scope, fingerprint, settings)
             }
             Err(problem) => return Prepared::Refuse(problem),
         };
@@ -163,7 +166,7 @@ impl<S> Call<S> {
         match self.fingerprint(&body) {
             Ok(fingerprint) => {
                 let exchange = self.exchange(ticket.key, &scope, fingerprint, settings);
-                Prepared::Run(Box::new(Exchange { expired, ..exchange }), body)
+                Prepared::Run(Exchange { expired, ..exchange }, body)
             }
             Err(problem) => Prepared::Refuse(problem),
         }
@@ -176,11 +179,11 @@ impl<S> Call<S> {
     {
         let options = &self.route.options;
         let clock = self.route.once.clock();
-        match body::read(body, options.max_request, options.request_patience, &**clock).await {
-            Ok(Read::Whole { bytes, .. }) => Ok(bytes),
-            Ok(Read::TooLarge(_)) => Err(Problem::new(ProblemKind::RequestTooLarge)
+        match body::read_all(body, options.max_request, options.request_patience, &**clock).await {
+            Ok(Pulled::Whole { bytes, .. }) => Ok(bytes),
+            Ok(Pulled::TooLarge(_)) => Err(Problem::new(ProblemKind::RequestTooLarge)
                 .because(format_args!("the limit is {} bytes", options.max_request))),
-            Ok(Read::TooSlow(_)) => Err(Problem::new(ProblemKind::RequestTimeout)),
+            Ok(Pulled::TooSlow(_)) => Err(Problem::new(ProblemKind::RequestTimeout)),
             Err(error) => Err(Problem::new(ProblemKind::BodyInvalid).because(error)),
         }
     }
@@ -203,19 +206,19 @@ impl<S> Call<S> {
         fingerprint: Fingerprint,
         settings: Arc<Settings>,
     ) -> Exchange {
-        let operation = Operation::http(self.parts.method.as_str(), &path::of(&self.parts));
-        let route = routes::label(&self.route, &self.parts);
-        let meter = Meter::new(&route).timed(self.shared.timings, self.route.once.clock());
-        let label = Label { route: route.0, key: Hash16::of_key(&key), scope: Hash16::of_scope(scope) };
+        let (method, path) = (self.parts.method.as_str(), path::of(&self.parts));
+        let (route, is_pattern) = routes::label(&self.route, &self.parts);
+        let clock = self.route.once.clock();
+        let meter = Meter::new(&self.shared, &route, is_pattern).timed(self.shared.timings, &**clock);
+        let label = Label { route, key: Hash16::of_key(&key), scope: Hash16::of_scope(scope) };
         Exchange {
-            id: RecordId::of(scope, &operation, &key),
+            id: RecordId::of_http(scope, method, &path, &key),
             intent: Arc::new(Intent { fingerprint, label, settings }),
             echo: self.echo(),
             audience: Audience::of(&self.parts.headers),
             expired: false,
-            increasing: self.increasing(scope, &operation),
-            question: self.route.options.recover.is_some().then(|| self.parts.clone()),
-            key,
+            increasing: self.increasing(scope),
+            question: self.route.options.recover.is_some().then(|| Box::new((self.parts.clone(), key))),
             route: Arc::clone(&self.route),
             shared: Arc::clone(&self.shared),
             meter,
@@ -223,14 +226,15 @@ impl<S> Call<S> {
     }
 
     /// The number that must be higher than all before, and whose it is.
-    fn increasing(&self, scope: &Scope, operation: &Operation) -> Option<Box<(Scope, Operation, u64)>> {
+    fn increasing(&self, scope: &Scope) -> Option<Box<(Scope, Operation, u64)>> {
         let (KeyFrom::Sequence(name), Order::Increasing) =
             (&self.route.options.key, self.route.options.order)
         else {
             return None;
         };
         let number = from_sequence(&self.parts.headers, name).ok().flatten()?;
-        Some(Box::new((scope.clone(), operation.clone(), number)))
+        let operation = Operation::http(self.parts.method.as_str(), &path::of(&self.parts));
+        Some(Box::new((scope.clone(), operation, number)))
     }
 
     /// The key as the client wrote it, for the answer to repeat; keys from elsewhere than a header are not repeated.

@@ -1,10 +1,13 @@
 //! The part of a call that nobody can stop: start, handler, settle, answer.
 
+use std::any::Any;
+use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use futures_util::future::Either;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode, response};
@@ -18,6 +21,7 @@ use tower_service::Service;
 use crate::answer::{StoredAnswer, encode_whole};
 use crate::audience::Audience;
 use crate::body::{self, Read, RequestBody, ResponseBody};
+use crate::call::Call;
 use crate::classify::classify;
 use crate::layer::Shared;
 use crate::meter::{Meter, Tally};
@@ -33,7 +37,6 @@ const FAIL_OPEN: HeaderName = HeaderName::from_static("onlyonce-fail-open");
 /// Everything about a call but its request and the service.
 pub(crate) struct Exchange {
     pub(crate) id: RecordId,
-    pub(crate) key: Key,
     pub(crate) intent: Arc<Intent>,
     pub(crate) route: Arc<Route>,
     pub(crate) shared: Arc<Shared>,
@@ -46,8 +49,8 @@ pub(crate) struct Exchange {
     pub(crate) increasing: Option<Box<(Scope, Operation, u64)>>,
     /// The key header to repeat in the answer.
     pub(crate) echo: Option<HeaderValue>,
-    /// The request as the recovery hook gets it.
-    pub(crate) question: Option<Parts>,
+    /// The request and its key, as the recovery hook gets them.
+    pub(crate) question: Option<Box<(Parts, Key)>>,
 }
 
 /// What a handler's end means: how the call is to be ended, what is recorded of it, and what the client gets if that works.
@@ -89,47 +92,53 @@ impl<R> Heard<R> {
 }
 
 impl Exchange {
-    pub(crate) async fn run<S, B, R>(
-        mut self: Box<Self>,
-        mut inner: S,
-        request: Box<Request<RequestBody<B>>>,
-    ) -> Result<Response<ResponseBody<R>>, S::Error>
+    /// From start to answer.
+    #[allow(clippy::manual_async_fn, reason = "an async function would hold its arguments twice")]
+    pub(crate) fn run<S, B, R>(
+        mut self,
+        call: Box<Call<S>>,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Response<ResponseBody<R>>, S::Error>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         R: Body<Data = Bytes>,
         R::Error: std::fmt::Display,
     {
-        if self.expired {
-            return Ok(match self.route.once.prior(&self.id, &self.intent).await {
-                Ok(Some(prior)) => self.prior(prior),
-                Ok(None) => self.refuse(Problem::new(ProblemKind::TokenExpired)),
-                Err(error) => self.store_failed(error),
-            });
-        }
-        let cleared = match self.route.once.start(&self.id, &self.intent).await {
-            Ok(Started::Run(running)) => Ok(Cleared::Run(running)),
-            Ok(Started::Prior(prior)) => Ok(Cleared::Prior(prior)),
-            // Boxed because it is rare, and would make every call larger.
-            Ok(Started::Ask(asking)) => Box::pin(self.find_out(asking)).await,
-            Err(error) if self.may_fail_open(&error) => {
-                tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "failing open: the call is not protected");
-                self.meter.count(Tally::FailedOpen);
-                let mut response = Box::pin(inner.call(*request)).await?.map(ResponseBody::passed);
-                response.headers_mut().insert(FAIL_OPEN, HeaderValue::from_static("true"));
-                return Ok(response);
+        async move {
+            if self.expired {
+                return Ok(match Box::pin(self.route.once.prior(&self.id, &self.intent)).await {
+                    Ok(Some(prior)) => self.prior(prior),
+                    Ok(None) => self.refuse(Problem::new(ProblemKind::TokenExpired)),
+                    Err(error) => self.store_failed(error),
+                });
             }
-            Err(error) => Err(error),
-        };
-        match cleared {
-            Ok(Cleared::Run(running)) => match self.admit(running).await {
-                Ok(Admitted::Run(running)) => self.execute(running, &mut inner, request).await,
+            // What is rare is boxed, because it would make every call larger.
+            let cleared = match self.route.once.start(&self.id, &self.intent).await {
+                Ok(Started::Run(running)) => Ok(Cleared::Run(running)),
+                Ok(Started::Prior(prior)) => Ok(Cleared::Prior(prior)),
+                Ok(Started::Ask(asking)) => Box::pin(self.find_out(asking)).await,
+                Err(error) if self.may_fail_open(&error) => {
+                    tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "failing open: the call is not protected");
+                    self.count(Tally::FailedOpen);
+                    let mut response = Box::pin(call.begin(body, None)).await?.map(ResponseBody::passed);
+                    response.headers_mut().insert(FAIL_OPEN, HeaderValue::from_static("true"));
+                    return Ok(response);
+                }
+                Err(error) => Err(error),
+            };
+            let admitted = match cleared {
+                Ok(Cleared::Run(running)) if self.increasing.is_none() => Ok(Admitted::Run(running)),
+                Ok(Cleared::Run(running)) => Box::pin(self.admit(running)).await,
+                Ok(Cleared::Prior(prior)) => return Ok(self.prior(prior)),
+                Err(error) => Err(error),
+            };
+            match admitted {
+                Ok(Admitted::Run(running)) => self.execute(running, call, body).await,
                 Ok(Admitted::OutOfOrder { last }) => {
                     Ok(self.refuse(Problem::of(Refusal::OutOfOrder { last })))
                 }
                 Err(error) => Ok(self.store_failed(error)),
-            },
-            Ok(Cleared::Prior(prior)) => Ok(self.prior(prior)),
-            Err(error) => Ok(self.store_failed(error)),
+            }
         }
     }
 
@@ -137,9 +146,8 @@ impl Exchange {
     async fn admit(&self, running: Running) -> Result<Admitted, StoreError> {
         match self.increasing.as_deref() {
             None => Ok(Admitted::Run(running)),
-            // Boxed because it is rare, and would make every call larger.
             Some((scope, operation, number)) => {
-                Box::pin(self.route.once.admit(running, scope, operation, *number)).await
+                self.route.once.admit(running, scope, operation, *number).await
             }
         }
     }
@@ -152,8 +160,9 @@ impl Exchange {
     /// Asks the recovery hook about an attempt that ended without a word.
     async fn find_out(&mut self, asking: Asking) -> Result<Cleared, StoreError> {
         let found = match (&self.route.options.recover, self.question.take()) {
-            (Some(hook), Some(request)) => {
-                hook.ask(Question { request, key: self.key.clone(), permit: asking.permit().clone() }).await
+            (Some(hook), Some(question)) => {
+                let (request, key) = *question;
+                hook.ask(Question { request, key, permit: asking.permit().clone() }).await
             }
             _ => {
                 tracing::error!(record = %self.id, "OnLapse::Ask needs Options::recover; the outcome stays unknown");
@@ -171,23 +180,46 @@ impl Exchange {
         asking.resolve(found).await
     }
 
-    async fn execute<S, B, R>(
+    /// Runs the handler, and ends the call.
+    #[allow(clippy::manual_async_fn, reason = "an async function would hold its arguments twice")]
+    fn execute<S, B, R>(
         &self,
         mut running: Running,
-        inner: &mut S,
-        mut request: Box<Request<RequestBody<B>>>,
-    ) -> Result<Response<ResponseBody<R>>, S::Error>
+        call: Box<Call<S>>,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Response<ResponseBody<R>>, S::Error>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         R: Body<Data = Bytes>,
         R::Error: std::fmt::Display,
     {
-        request.extensions_mut().insert(running.permit().clone());
-        running.begun();
-        // Around the handler and its body: both are user code that may panic.
-        // In a box of its own: two small pieces of memory come faster than a large one.
-        let handler = Box::pin(async { Ok(self.listen(inner.call(*request).await?).await) });
-        let heard = AssertUnwindSafe(handler).catch_unwind().await;
+        async move {
+            let permit = running.permit().clone();
+            running.begun();
+            // Around the handler and its body: both are user code that may panic.
+            // In a box of its own: two small pieces of memory come faster than a large one.
+            let handler = Box::pin(async move {
+                match call.begin(body, Some(permit)).await {
+                    Ok(response) => Ok(self.listen(response).await),
+                    Err(error) => Err(error),
+                }
+            });
+            let heard = AssertUnwindSafe(handler).catch_unwind().await;
+            let (Heard { class, record, reply }, error) = self.conclude(heard, &mut running);
+            let finished = running.end(class, record).await;
+            match error {
+                Some(error) => Err(error),
+                None => Ok(self.reply(class, reply, finished)),
+            }
+        }
+    }
+
+    /// What the end of a handler means, however it ended.
+    fn conclude<R, E>(
+        &self,
+        heard: Result<Result<Heard<R>, E>, Box<dyn Any + Send>>,
+        running: &mut Running,
+    ) -> (Heard<R>, Option<E>) {
         let (heard, error) = match heard {
             Ok(Ok(heard)) => (heard, None),
             // The service failed without an answer.
@@ -201,34 +233,34 @@ impl Exchange {
         if heard.is_refusal() {
             running.refused();
         }
-        let finished = running.end(heard.class, heard.record).await;
-        match error {
-            Some(error) => Err(error),
-            None => Ok(self.reply(heard.class, heard.reply, finished)),
-        }
+        (heard, error)
     }
 
     /// Reads the body of an answer, unless it is a stream, and weighs what was heard.
-    async fn listen<R>(&self, response: Response<R>) -> Heard<R>
+    fn listen<R>(&self, response: Response<R>) -> impl Future<Output = Heard<R>>
     where
         R: Body<Data = Bytes>,
         R::Error: std::fmt::Display,
     {
         let (parts, body) = response.into_parts();
-        if is_stream(&parts.headers) {
-            return self.streamed(parts, ResponseBody::passed(body));
-        }
         let options = &self.route.options;
-        let clock = self.route.once.clock();
-        match body::read(body, options.max_response, options.response_patience, &**clock).await {
-            Ok(Read::Whole { bytes, trailers }) => {
-                let record = self.whole(&parts, &bytes, trailers.as_ref());
-                self.weigh(parts, ResponseBody::full(bytes, trailers), record)
-            }
-            Ok(Read::TooLarge(body) | Read::TooSlow(body)) => self.streamed(parts, body),
-            Err(error) => {
-                tracing::error!(record = %self.id, %error, "the answer broke off; the outcome is unknown");
-                Heard::broken_off(&parts)
+        let (limit, patience) = (options.max_response, options.response_patience);
+        let read = if is_stream(&parts.headers) {
+            Either::Left(ready(Ok(Read::Stream(ResponseBody::passed(body)))))
+        } else {
+            Either::Right(body::read(body, limit, patience, &**self.route.once.clock()))
+        };
+        async move {
+            match read.await {
+                Ok(Read::Whole { bytes, trailers }) => {
+                    let record = self.whole(&parts, &bytes, trailers.as_ref());
+                    self.weigh(parts, ResponseBody::full(bytes, trailers), record)
+                }
+                Ok(Read::Stream(body)) => self.streamed(parts, body),
+                Err(error) => {
+                    tracing::error!(record = %self.id, %error, "the answer broke off; the outcome is unknown");
+                    Heard::broken_off(&parts)
+                }
             }
         }
     }
@@ -257,7 +289,7 @@ impl Exchange {
             Ok(Finished::Superseded(prior)) => return self.prior(prior),
             Err(error) => return self.store_failed(error),
         };
-        self.meter.count(class.into());
+        self.count(class.into());
         let mut response = match reply {
             Ok(response) => response,
             Err(problem) => return problem.about(self.id).respond(self.audience, &self.shared.docs),
@@ -276,8 +308,8 @@ impl Exchange {
 
     fn whole(&self, parts: &response::Parts, bytes: &Bytes, trailers: Option<&HeaderMap>) -> Answer {
         let headers = self.route.options.headers.select(&parts.headers);
-        let answer =
-            encode_whole(parts.status, headers, bytes, trailers.iter().flat_map(|trailers| trailers.iter()));
+        let trailers = || trailers.into_iter().flat_map(HeaderMap::iter);
+        let answer = encode_whole(parts.status, || headers.iter(), bytes, trailers);
         if answer.0.len() > self.intent.settings.max_answer {
             // A recovered answer is too large, or the headers alone are beyond all reason: it is kept that it happened.
             return StoredAnswer::tombstone(parts.status, &parts.headers).encode();
@@ -290,7 +322,7 @@ impl Exchange {
             Prior::Refused(refusal) => refusal,
             Prior::Replay(stored) => match StoredAnswer::decode(stored.answer) {
                 Ok(StoredAnswer::Whole { response, trailers }) => {
-                    self.meter.count(Tally::Replayed);
+                    self.count(Tally::Replayed);
                     let clock = &**self.route.once.clock();
                     return replay::answer(response, trailers, self.echo.clone(), stored.expires_in, clock);
                 }
@@ -314,8 +346,12 @@ impl Exchange {
         self.refuse(Problem::of(Refusal::Store(error)))
     }
 
+    fn count(&self, what: Tally) {
+        self.meter.count(what, &**self.route.once.clock());
+    }
+
     fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
-        self.meter.count(Tally::Problem(problem.name()));
+        self.count(Tally::Problem(problem.name()));
         problem.about(self.id).respond(self.audience, &self.shared.docs)
     }
 }

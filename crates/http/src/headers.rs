@@ -3,52 +3,58 @@
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 /// Belong to one connection, or are computed anew: never stored, whatever the lists say.
-const HOP_BY_HOP: [&str; 8] = [
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "content-length",
-];
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "content-length"
+    )
+}
 
 /// Belong to one moment, one user or one trace, or are written by this layer on every answer anew.
-const USUALLY_NOT: [&str; 32] = [
-    "set-cookie",
-    "date",
-    "server",
-    "server-timing",
-    "alt-svc",
-    "authorization",
-    "www-authenticate",
-    "authentication-info",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-authentication-info",
-    "traceparent",
-    "tracestate",
-    "baggage",
-    "b3",
-    "x-b3-traceid",
-    "x-b3-spanid",
-    "x-b3-parentspanid",
-    "x-b3-sampled",
-    "x-request-id",
-    "request-id",
-    "x-correlation-id",
-    "correlation-id",
-    "x-trace-id",
-    "x-amzn-trace-id",
-    "x-amzn-requestid",
-    "x-cloud-trace-context",
-    "idempotency-key",
-    "idempotent-replayed",
-    "idempotency-expires",
-    "idempotency-stored",
-    "onlyonce-fail-open",
-];
+fn is_usually_not_stored(name: &str) -> bool {
+    matches!(
+        name,
+        "set-cookie"
+            | "date"
+            | "server"
+            | "server-timing"
+            | "alt-svc"
+            | "authorization"
+            | "www-authenticate"
+            | "authentication-info"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-authentication-info"
+            | "traceparent"
+            | "tracestate"
+            | "baggage"
+            | "b3"
+            | "x-b3-traceid"
+            | "x-b3-spanid"
+            | "x-b3-parentspanid"
+            | "x-b3-sampled"
+            | "x-request-id"
+            | "request-id"
+            | "x-correlation-id"
+            | "correlation-id"
+            | "x-trace-id"
+            | "x-amzn-trace-id"
+            | "x-amzn-requestid"
+            | "x-cloud-trace-context"
+            | "idempotency-key"
+            | "idempotent-replayed"
+            | "idempotency-expires"
+            | "idempotency-stored"
+            | "onlyonce-fail-open"
+    )
+}
 
 /// Which headers are stored besides the rules that always hold.
 ///
@@ -72,27 +78,34 @@ pub struct StoredHeaders {
 
 impl StoredHeaders {
     /// The headers to store, repeated ones in their order.
-    pub(crate) fn select<'a>(
-        &'a self,
-        headers: &'a HeaderMap,
-    ) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
-        let named_in_connection: Vec<String> = headers
-            .get_all(header::CONNECTION)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .map(|name| name.trim().to_ascii_lowercase())
-            .collect();
-        headers.iter().filter(move |(name, _)| {
-            !named_in_connection.iter().any(|hop| hop == name.as_str()) && self.keeps(name)
-        })
+    pub(crate) fn select<'a>(&'a self, headers: &'a HeaderMap) -> Selected<'a> {
+        let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+        let hops = named.flat_map(|value| value.split(',')).map(str::trim).collect();
+        Selected { rules: self, headers, hops }
     }
 
     fn keeps(&self, name: &HeaderName) -> bool {
-        if HOP_BY_HOP.contains(&name.as_str()) || self.deny.contains(name) {
+        let text = name.as_str();
+        if is_hop_by_hop(text) || self.deny.contains(name) {
             return false;
         }
-        !USUALLY_NOT.contains(&name.as_str()) || self.allow.contains(name)
+        !is_usually_not_stored(text) || self.allow.contains(name)
+    }
+}
+
+/// The headers of one answer that are stored.
+pub(crate) struct Selected<'a> {
+    rules: &'a StoredHeaders,
+    headers: &'a HeaderMap,
+    /// Named in `Connection`.
+    hops: Vec<&'a str>,
+}
+
+impl Selected<'_> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+        self.headers.iter().filter(|(name, _)| {
+            !self.hops.iter().any(|hop| hop.eq_ignore_ascii_case(name.as_str())) && self.rules.keeps(name)
+        })
     }
 }
 
@@ -105,7 +118,7 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));
         }
-        rules.select(&map).map(|(name, value)| format!("{name}={}", value.to_str().unwrap())).collect()
+        rules.select(&map).iter().map(|(name, value)| format!("{name}={}", value.to_str().unwrap())).collect()
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The layer and its builder.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::Method;
 use onlyonce_core::token::Tokens;
@@ -38,6 +39,8 @@ pub struct IdempotencyLayer {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// Tells the layers of this process apart.
+    pub(crate) number: u64,
     pub(crate) routes: Routes,
     pub(crate) scope: ScopeFrom,
     pub(crate) outcome_path: Option<Box<str>>,
@@ -167,7 +170,9 @@ impl LayerBuilder {
         for (pattern, options) in self.routes {
             routes.declare(&pattern, &once, options)?;
         }
-        let shared = Shared { routes, scope, outcome_path, forms, tokens, ids, docs, timings };
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let shared = Shared { number, routes, scope, outcome_path, forms, tokens, ids, docs, timings };
         Ok(IdempotencyLayer { shared: Arc::new(shared) })
     }
 }

@@ -45,6 +45,7 @@ mod replay;
 mod routes;
 mod scope;
 mod service;
+mod stages;
 mod token;
 
 pub use answer::StoredAnswer;

@@ -1,5 +1,6 @@
 //! A stored answer, given again.
 
+use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -45,10 +46,40 @@ pub(crate) fn mark(
     if let Some(kept_for) = kept_for {
         let at = Duration::from_micros(clock.wall_micros()).saturating_add(kept_for);
         // To the nearest second, so that the first answer and its replays name the same time.
-        let at = Duration::from_secs((at.as_millis().saturating_add(500) / 1000) as u64).min(LAST_DATE);
-        let date = httpdate::fmt_http_date(UNIX_EPOCH.checked_add(at).unwrap_or(SystemTime::UNIX_EPOCH));
-        if let Ok(value) = HeaderValue::try_from(date) {
+        let second = ((at.as_millis().saturating_add(500) / 1000) as u64).min(LAST_DATE.as_secs());
+        if let Some(value) = date(second) {
             headers.insert(EXPIRES, value);
+        }
+    }
+}
+
+thread_local! {
+    /// The date that was written last: answers of one second share it.
+    static LAST: RefCell<Option<(u64, HeaderValue)>> = const { RefCell::new(None) };
+}
+
+/// A second since 1970 as a date.
+fn date(second: u64) -> Option<HeaderValue> {
+    LAST.with_borrow_mut(|last| {
+        if let Some((_, value)) = last.as_ref().filter(|(of, _)| *of == second) {
+            return Some(value.clone());
+        }
+        let at = UNIX_EPOCH.checked_add(Duration::from_secs(second)).unwrap_or(SystemTime::UNIX_EPOCH);
+        let value = HeaderValue::try_from(httpdate::fmt_http_date(at)).ok()?;
+        *last = Some((second, value.clone()));
+        Some(value)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_second_has_its_own_date() {
+        for second in [0, 1, 1, 0, 1_700_000_000, 1] {
+            let expected = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+            assert_eq!(date(second).unwrap(), expected.as_str());
         }
     }
 }

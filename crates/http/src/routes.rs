@@ -1,5 +1,6 @@
 //! Which options a request falls under.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -110,10 +111,57 @@ pub(crate) fn label(route: &Route, parts: &Parts) -> (Arc<str>, bool) {
     }
     #[cfg(feature = "axum")]
     if let Some(matched) = parts.extensions.get::<axum::extract::MatchedPath>() {
-        return (format!("{} {}", parts.method, matched.as_str()).into(), true);
+        return (joined(&parts.method, matched.as_str()), true);
     }
     // There is no end to what a caller may put into a path.
     let path = path::of(parts);
     let end = (0..=path.len().min(LONGEST_LABEL)).rev().find(|end| path.is_char_boundary(*end)).unwrap_or(0);
-    (format!("{} {}", parts.method, &path[..end]).into(), false)
+    (joined(&parts.method, &path[..end]), false)
+}
+
+/// How many labels a thread keeps.
+const LABELS: usize = 16;
+
+thread_local! {
+    /// The labels that this thread used last, and where the next one goes: most requests share them, and so do their records.
+    static USED: RefCell<(Vec<Arc<str>>, usize)> = const { RefCell::new((Vec::new(), 0)) };
+}
+
+/// Method and path, with a space between.
+fn joined(method: &Method, path: &str) -> Arc<str> {
+    let method = method.as_str();
+    let is_it = |label: &&Arc<str>| {
+        label.strip_prefix(method).and_then(|rest| rest.strip_prefix(' ')).is_some_and(|rest| rest == path)
+    };
+    USED.with_borrow_mut(|(labels, next)| {
+        if let Some(label) = labels.iter().find(is_it) {
+            return Arc::clone(label);
+        }
+        let label: Arc<str> = [method, " ", path].concat().into();
+        if labels.len() < LABELS {
+            labels.push(Arc::clone(&label));
+        } else {
+            labels[*next % LABELS] = Arc::clone(&label);
+            *next += 1;
+        }
+        label
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_shared_and_never_mixed_up() {
+        let orders = joined(&Method::POST, "/orders");
+        assert_eq!(&*orders, "POST /orders");
+        assert!(Arc::ptr_eq(&orders, &joined(&Method::POST, "/orders")));
+        for n in 0..10 * LABELS {
+            assert_eq!(*joined(&Method::POST, &format!("/orders/{n}")), *format!("POST /orders/{n}"));
+            assert_eq!(&*joined(&Method::PATCH, "/orders"), "PATCH /orders");
+            assert_eq!(&*joined(&Method::POST, "/order"), "POST /order");
+        }
+        USED.with_borrow(|(labels, _)| assert_eq!(labels.len(), LABELS));
+    }
 }

@@ -19,6 +19,7 @@ use crate::layer::Shared;
 use crate::options::MissingKey;
 use crate::problem::{Problem, ProblemKind};
 use crate::scope::Caller;
+use crate::stages::OnItsWay;
 
 /// A service whose writes are idempotent. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
 #[derive(Debug, Clone)]
@@ -59,9 +60,8 @@ where
         let (parts, body) = request.into_parts();
 
         if let Some(endpoint) = endpoints::find(&shared, &parts) {
-            return ResponseFuture::engine(
-                async move { Ok(endpoints::answer(endpoint, &shared, parts).await) },
-            );
+            let answer = async move { Ok(endpoints::answer(endpoint, &shared, parts).await) };
+            return ResponseFuture { way: Way::Own { future: Box::pin(answer) } };
         }
         let Some(route) = shared.routes.find(&parts) else {
             let request = Request::from_parts(parts, RequestBody::passed(body));
@@ -89,9 +89,9 @@ where
             Caller::Absent => return refuse(ProblemKind::ScopeMissing, None),
             Caller::Denied => return refuse(ProblemKind::ScopeDenied, None),
         };
-        let call =
-            Box::new(Call { route: Arc::clone(route), shared: Arc::clone(&shared), inner, parts, scope });
-        ResponseFuture::engine(call.answer(body, early))
+        let route = Arc::clone(route);
+        let call = Box::new(Call { route, shared, inner, parts, scope });
+        ResponseFuture::call(OnItsWay::new(call.answer(body, early)))
     }
 }
 
@@ -111,7 +111,9 @@ pin_project! {
         // Untouched.
         Passed { #[pin] future: F },
         // Reads the body, then runs the call.
-        Engine { future: Pin<Box<dyn Future<Output = Answer<R, E>> + Send>> },
+        Call { future: OnItsWay<Answer<R, E>> },
+        // An endpoint of this layer.
+        Own { future: Pin<Box<dyn Future<Output = Answer<R, E>> + Send>> },
         Known { response: Option<Response<ResponseBody<R>>> },
     }
 }
@@ -121,8 +123,8 @@ impl<F, R, E> ResponseFuture<F, R, E> {
         Self { way: Way::Passed { future } }
     }
 
-    fn engine(future: impl Future<Output = Answer<R, E>> + Send + 'static) -> Self {
-        Self { way: Way::Engine { future: Box::pin(future) } }
+    fn call(future: OnItsWay<Answer<R, E>>) -> Self {
+        Self { way: Way::Call { future } }
     }
 
     fn known(response: Response<ResponseBody<R>>) -> Self {
@@ -142,7 +144,8 @@ where
                 let response = ready!(future.poll(cx));
                 Poll::Ready(response.map(|response| response.map(ResponseBody::passed)))
             }
-            WayProj::Engine { future } => future.as_mut().poll(cx),
+            WayProj::Call { future } => Pin::new(future).poll(cx),
+            WayProj::Own { future } => future.as_mut().poll(cx),
             WayProj::Known { response } => {
                 Poll::Ready(Ok(response.take().expect("a future is not polled after it is ready")))
             }

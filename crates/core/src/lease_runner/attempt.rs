@@ -1,134 +1,153 @@
 //! One attempt under a lease, from its begin to its settlement, whoever makes that happen.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use async_trait::async_trait;
-
-use super::Inner;
 use crate::background;
 use crate::drain::Visit;
 use crate::error::StoreError;
 use crate::flight::Flight;
 use crate::keeper::Chore;
 use crate::lease::Permit;
-use crate::record::{Answer, Over, Settled, Settlement, Verdict};
-use crate::runner::{Attempt, Finish};
+use crate::record::{Answer, Over, Settled, Settlement, Snapshot, Verdict};
+use crate::runner::Finish;
 
-/// An attempt whose lease is renewed until it is settled or dropped.
+/// An attempt whose lease is renewed until it is settled or dropped. A few words long: everything else is in its flight.
 #[derive(Debug)]
-pub(super) struct LeaseAttempt {
-    inner: Arc<Inner>,
+pub(crate) struct LeaseAttempt {
     flight: Arc<Flight>,
     permit: Permit,
-    over: Over,
-    /// What was seen of the attempt that this one took over, if it was looked at.
-    evidence: Answer,
     polled: bool,
-    /// What a settle that is under way wants: dropped half-way, it is finished in the background.
-    wanted: Option<Settlement>,
     visit: Option<Visit>,
-    retain_unsettled: Duration,
 }
 
 impl LeaseAttempt {
-    pub(super) fn new(
-        inner: Arc<Inner>,
-        flight: Arc<Flight>,
-        (over, evidence): (Over, Answer),
-        visit: Visit,
-    ) -> Self {
-        let permit = Permit::new(flight.id, flight.fence, flight.number, Some(Arc::clone(&flight.lease)));
-        inner.flights.insert(&flight);
-        inner.keeper.schedule(Arc::clone(&flight) as _, flight.first_renewal());
-        let retain_unsettled = flight.retain_unsettled();
-        Self {
-            inner,
-            flight,
-            permit,
-            over,
-            evidence,
-            polled: false,
-            wanted: None,
-            visit: Some(visit),
-            retain_unsettled,
+    pub(super) fn new(flight: Arc<Flight>, visit: Visit) -> Self {
+        let field = &flight.field;
+        field.flights.insert(&flight);
+        field.keeper.schedule(Arc::clone(&flight) as _, flight.first_renewal());
+        let permit = Permit::new(Arc::clone(&flight) as _);
+        Self { flight, permit, polled: false, visit: Some(visit) }
+    }
+
+    pub(crate) fn permit(&self) -> &Permit {
+        &self.permit
+    }
+
+    pub(crate) fn over(&self) -> Over {
+        self.flight.begun.over
+    }
+
+    pub(crate) fn evidence(&self) -> Answer {
+        self.flight.begun.evidence.clone()
+    }
+
+    pub(crate) fn polled(&mut self) {
+        self.polled = true;
+    }
+
+    /// Not an async function: that would hold its arguments twice.
+    pub(crate) fn settle(self, how: Settlement) -> impl Future<Output = Finish> + Send {
+        let mut settling = Settling { attempt: self, how: Some(how) };
+        async move {
+            let settled = match &settling {
+                Settling { attempt: LeaseAttempt { flight, .. }, how: Some(how) } => {
+                    let (store, clock) = (&*flight.field.store, &*flight.field.clock);
+                    background::insist_on_settle(store, clock, &flight.id, &flight.attempt, how).await
+                }
+                Settling { how: None, .. } => Ok(Settled::Lost),
+            };
+            match settling.conclude(settled) {
+                Ok(finish) => finish,
+                // What can't be read is as good as gone: the caller is told that nobody knows.
+                Err(Moved) => Finish::Lost(Box::pin(settling.attempt.look_again()).await),
+            }
         }
+    }
+
+    async fn look_again(&self) -> Option<Snapshot> {
+        self.flight.field.store.get(&self.flight.id).await.ok().flatten()
     }
 
     fn land(&mut self) {
         self.visit = None;
-        self.inner.keeper.cancel(self.flight.ticket());
-        self.inner.flights.remove(&self.flight);
+        land(&self.flight);
+    }
+
+    /// Goes on in the background.
+    fn finish_later(&mut self, wanted: Option<Settlement>) {
+        let Some(visit) = self.visit.take() else { return };
+        let doubtful = self.polled || self.over() == Over::Lapsed;
+        let how = wanted.unwrap_or_else(|| Settlement {
+            verdict: if doubtful { Verdict::Unknown(self.evidence()) } else { Verdict::Released },
+            retain: self.flight.retain_unsettled(),
+        });
+        let flight = Arc::clone(&self.flight);
+        self.flight.field.keeper.finish_later(Box::pin(async move {
+            let field = &flight.field;
+            let settled =
+                background::settle(&*field.store, &*field.clock, &flight.id, &flight.attempt, &how).await;
+            match settled {
+                Some(Settled::Applied) => flight.settled(how),
+                Some(Settled::Lost) | None => flight.gone(),
+            }
+            land(&flight);
+            drop(visit);
+        }));
     }
 }
 
-#[async_trait]
-impl Attempt for LeaseAttempt {
-    fn permit(&self) -> &Permit {
-        &self.permit
-    }
+fn land(flight: &Arc<Flight>) {
+    flight.field.keeper.cancel(flight.ticket());
+    flight.field.flights.remove(flight);
+}
 
-    fn over(&self) -> Over {
-        self.over
+impl Drop for LeaseAttempt {
+    fn drop(&mut self) {
+        self.finish_later(None);
     }
+}
 
-    fn evidence(&self) -> Answer {
-        self.evidence.clone()
-    }
+/// An attempt whose settlement is under way: dropped half-way, it is finished in the background.
+struct Settling {
+    attempt: LeaseAttempt,
+    how: Option<Settlement>,
+}
 
-    fn polled(&mut self) {
-        self.polled = true;
-    }
+/// Another attempt has the record.
+struct Moved;
 
-    async fn settle(mut self: Box<Self>, how: Settlement) -> Result<Finish, StoreError> {
-        self.wanted = Some(how.clone());
-        let (store, clock) = (&*self.inner.store, &*self.inner.clock);
-        let settled =
-            background::insist_on_settle(store, clock, &self.flight.id, &self.flight.attempt, &how).await;
+impl Settling {
+    /// What the store's answer means.
+    fn conclude(&mut self, settled: Result<Settled, StoreError>) -> Result<Finish, Moved> {
+        let flight = &self.attempt.flight;
         match settled {
             Ok(Settled::Applied) => {
-                self.flight.settled(how);
-                self.land();
+                if let Some(how) = self.how.take() {
+                    flight.settled(how);
+                }
+                self.attempt.land();
                 Ok(Finish::Applied)
             }
             Ok(Settled::Lost) => {
-                self.flight.gone();
-                self.land();
-                // What can't be read is as good as gone: the caller is told that nobody knows.
-                Ok(Finish::Lost(self.inner.store.get(&self.flight.id).await.ok().flatten()))
+                self.how = None;
+                flight.gone();
+                self.attempt.land();
+                Err(Moved)
             }
             Err(error) => {
-                tracing::error!(record = %self.flight.id, error = &error as &dyn std::error::Error, "the answer is not stored yet");
-                // Dropping `self` hands it to the background.
+                tracing::error!(record = %flight.id, error = &error as &dyn std::error::Error, "the answer is not stored yet");
+                // Dropping this hands it to the background.
                 Ok(Finish::Pending)
             }
         }
     }
 }
 
-impl Drop for LeaseAttempt {
+impl Drop for Settling {
     fn drop(&mut self) {
-        let Some(visit) = self.visit.take() else { return };
-        let doubtful = self.polled || self.over == Over::Lapsed;
-        let how = self.wanted.take().unwrap_or_else(|| Settlement {
-            verdict: if doubtful {
-                Verdict::Unknown(std::mem::take(&mut self.evidence))
-            } else {
-                Verdict::Released
-            },
-            retain: self.retain_unsettled,
-        });
-        let (inner, flight) = (Arc::clone(&self.inner), Arc::clone(&self.flight));
-        self.inner.keeper.finish_later(Box::pin(async move {
-            let settled =
-                background::settle(&*inner.store, &*inner.clock, &flight.id, &flight.attempt, &how).await;
-            match settled {
-                Some(Settled::Applied) => flight.settled(how),
-                Some(Settled::Lost) | None => flight.gone(),
-            }
-            inner.keeper.cancel(flight.ticket());
-            inner.flights.remove(&flight);
-            drop(visit);
-        }));
+        // Before the attempt's own drop, which would not know what was wanted.
+        if let Some(how) = self.how.take() {
+            self.attempt.finish_later(Some(how));
+        }
     }
 }

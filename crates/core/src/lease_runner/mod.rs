@@ -1,26 +1,24 @@
-//! Attempts under leases, on any store: the [`Runner`] that does not need a transaction.
+//! Attempts under leases, on any store: the way that does not need a transaction.
 
 mod attempt;
 mod patience;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
 use crate::background;
-use crate::clock::{Clock, Moment};
+use crate::clock::Clock;
 use crate::drain::Tracker;
 use crate::error::{ErrorKind, StoreError};
-use crate::flight::{Flight, Flights};
+use crate::flight::{Begun, Flight, Flights};
 use crate::keeper::Keeper;
 use crate::key::RecordId;
 use crate::policy::{Decision, OnLapse, decide};
-use crate::record::{Answer, AttemptId, Begin, Claim, Owner, Snapshot, State, Takeover};
-use crate::runner::{Attempt, Runner, Start};
+use crate::record::{Answer, Begin, Claim, Owner, Snapshot, State, Takeover};
 use crate::settings::Intent;
 use crate::store::Store;
-use attempt::LeaseAttempt;
+pub(crate) use attempt::LeaseAttempt;
 use patience::Patience;
 
 /// How often a record may move under a start before it gives up.
@@ -28,22 +26,30 @@ const ROUNDS: u32 = 16;
 /// How many duplicates may wait at a time; more are told "in progress" at once.
 const MAX_WAITERS: usize = 10_000;
 
-#[derive(Debug, Clone)]
-pub(crate) struct LeaseRunner(Arc<Inner>);
-
 #[derive(Debug)]
-struct Inner {
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    keeper: Keeper,
-    flights: Flights,
+pub(crate) struct LeaseRunner(Arc<Field>);
+
+/// What all attempts of an engine share.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) keeper: Keeper,
+    pub(crate) flights: Flights,
     waiters: Semaphore,
     tracker: Tracker,
 }
 
+/// The answer to a start, as [`Start`](crate::runner::Start) without a box.
+#[derive(Debug)]
+pub(crate) enum LeaseStart {
+    Run(LeaseAttempt),
+    Taken(Snapshot),
+}
+
 impl LeaseRunner {
     pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, tracker: Tracker) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(Field {
             store,
             keeper: Keeper::new(Arc::clone(&clock)),
             clock,
@@ -56,15 +62,17 @@ impl LeaseRunner {
     pub(crate) fn keeper(&self) -> &Keeper {
         &self.0.keeper
     }
-}
 
-#[async_trait]
-impl Runner for LeaseRunner {
-    async fn start(&self, id: &RecordId, intent: &Arc<Intent>) -> Result<Start, StoreError> {
-        let inner = &self.0;
-        inner.keeper.ensure_running();
-        let visit = inner.tracker.enter().map_err(busy)?;
-        let mut patience = Patience::new(inner, intent);
+    /// Starts an attempt, or says what is there. Waits for a running one as long as the settings say.
+    ///
+    /// Waiting is boxed, because it is rare, and would make the memory of every call larger.
+    pub(crate) async fn start(&self, id: &RecordId, intent: &Arc<Intent>) -> Result<LeaseStart, StoreError> {
+        let field = &self.0;
+        field.keeper.ensure_running();
+        let visit = field.tracker.enter().map_err(busy)?;
+        // A lease counts from before the first copy of its begin that may have landed.
+        let mut now = field.clock.now();
+        let mut patience = Patience::new(field, intent, now);
         let first_takeover = match intent.settings.on_lapse {
             OnLapse::Rerun => Takeover::Allowed,
             OnLapse::Hold | OnLapse::Ask { .. } => Takeover::Never,
@@ -73,28 +81,26 @@ impl Runner for LeaseRunner {
         let mut evidence = Answer::none();
         let mut rounds = 0;
         while rounds < ROUNDS {
-            if let Some(flight) = inner.flights.get(id)
-                && let Some(snapshot) = patience.beside(&flight, intent).await
-            {
-                return Ok(Start::Taken(snapshot));
+            if let Some(flight) = field.flights.get(id) {
+                if let Some(snapshot) = Box::pin(patience.beside(&flight, intent)).await {
+                    return Ok(LeaseStart::Taken(snapshot));
+                }
+                now = field.clock.now();
             }
-            let snapshot = match inner.begin(id, intent, takeover).await? {
-                (Begin::Acquired { fence, attempt, over }, owner, sent) => {
-                    let attempt_id = AttemptId { owner, fence: Some(fence) };
-                    let backend = (Arc::clone(&inner.store), Arc::clone(&inner.clock));
-                    let flight =
-                        Flight::new(*id, attempt_id, (fence, attempt), Arc::clone(intent), sent, backend);
-                    let attempt =
-                        LeaseAttempt::new(Arc::clone(inner), Arc::new(flight), (over, evidence), visit);
+            let snapshot = match field.begin(id, intent, takeover).await? {
+                (Begin::Acquired { fence, attempt, over }, owner) => {
+                    let begun = Begun { fence, number: attempt, over, evidence };
+                    let flight = Flight::new((*id, owner), begun, Arc::clone(intent), now, Arc::clone(field));
+                    let attempt = LeaseAttempt::new(Arc::new(flight), visit);
                     if attempt.permit().is_lost() {
                         // Dropped unpolled: it is given back in the background.
                         return Err(busy(
                             "the store took longer to answer than the lease lasts; lengthen the lease",
                         ));
                     }
-                    return Ok(Start::Run(Box::new(attempt)));
+                    return Ok(LeaseStart::Run(attempt));
                 }
-                (Begin::Taken(snapshot), ..) => snapshot,
+                (Begin::Taken(snapshot), _) => snapshot,
             };
             match decide(&snapshot, &intent.fingerprint, intent.settings.rules()) {
                 // What was seen is gone: an attempt that came between has ended without an effect.
@@ -107,18 +113,21 @@ impl Runner for LeaseRunner {
                 }
                 // Waiting is bounded by its time alone: a short lease ends many waits before their time is over.
                 Decision::InProgress { lease_left }
-                    if patience.beside_store(id, &snapshot, lease_left).await =>
+                    if Box::pin(patience.beside_store(id, &snapshot, lease_left)).await =>
                 {
+                    now = field.clock.now();
                     continue;
                 }
-                _ => return Ok(Start::Taken(snapshot)),
+                _ => return Ok(LeaseStart::Taken(snapshot)),
             }
+            now = field.clock.now();
             rounds += 1;
         }
-        inner.store.get(id).await?.map(Start::Taken).ok_or_else(|| busy("the record kept changing; retry"))
+        let found = field.store.get(id).await?;
+        found.map(LeaseStart::Taken).ok_or_else(|| busy("the record kept changing; retry"))
     }
 
-    async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
+    pub(crate) async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
         self.0.store.get(id).await
     }
 }
@@ -127,14 +136,14 @@ fn busy(why: &'static str) -> StoreError {
     StoreError::new(ErrorKind::Busy, "onlyonce", "start", why)
 }
 
-impl Inner {
+impl Field {
     /// One begin, repeated while it is ambiguous: the owner makes that safe.
     async fn begin(
         &self,
         id: &RecordId,
         intent: &Intent,
         takeover: Takeover,
-    ) -> Result<(Begin, Owner, Moment), StoreError> {
+    ) -> Result<(Begin, Owner), StoreError> {
         let settings = &intent.settings;
         let claim = Claim {
             owner: Owner::random(),
@@ -144,9 +153,7 @@ impl Inner {
             takeover,
             label: intent.label.clone(),
         };
-        // The lease counts from the first copy that may have landed.
-        let sent = self.clock.now();
-        let mut guard = BeginGuard { inner: self, id, claim: &claim, landed: true };
+        let mut guard = BeginGuard { field: self, id, claim: &claim, landed: true };
         let (begun, repeats) = background::insist_on_begin(&*self.store, &*self.clock, id, &claim).await;
         // Only an ambiguous copy can still be on its way; also when its repeat found somebody else there.
         guard.landed = match &begun {
@@ -155,13 +162,13 @@ impl Inner {
             Err(error) => repeats > 0 || error.kind() == ErrorKind::Ambiguous,
         };
         drop(guard);
-        begun.map(|begun| (begun, claim.owner, sent))
+        begun.map(|begun| (begun, claim.owner))
     }
 }
 
 /// Undoes a begin whose reply nobody heard: because it stayed ambiguous, or because its caller was dropped.
 struct BeginGuard<'a> {
-    inner: &'a Inner,
+    field: &'a Field,
     id: &'a RecordId,
     claim: &'a Claim,
     landed: bool,
@@ -170,10 +177,10 @@ struct BeginGuard<'a> {
 impl Drop for BeginGuard<'_> {
     fn drop(&mut self) {
         if self.landed {
-            let visit = self.inner.tracker.enter_even_if_closed();
-            let (store, clock) = (&self.inner.store, &self.inner.clock);
+            let visit = self.field.tracker.enter_even_if_closed();
+            let (store, clock) = (&self.field.store, &self.field.clock);
             let job = background::undo_begin(store, clock, *self.id, self.claim, visit);
-            self.inner.keeper.finish_later(Box::pin(job));
+            self.field.keeper.finish_later(Box::pin(job));
         }
     }
 }

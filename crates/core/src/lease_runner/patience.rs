@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Inner;
+use super::Field;
 use crate::clock::Moment;
 use crate::flight::Flight;
 use crate::key::RecordId;
@@ -12,7 +12,7 @@ use crate::settings::Intent;
 
 /// How long one caller still waits, and for which attempt.
 pub(super) struct Patience<'a> {
-    inner: &'a Inner,
+    field: &'a Field,
     until: Moment,
     waits_for: Option<Fence>,
     last: Option<Revision>,
@@ -20,15 +20,15 @@ pub(super) struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    pub(super) fn new(inner: &'a Inner, intent: &Intent) -> Self {
-        let until = inner.clock.now().plus(intent.settings.wait);
-        Self { inner, until, waits_for: None, last: None, pause: Duration::from_millis(1) }
+    pub(super) fn new(field: &'a Field, intent: &Intent, now: Moment) -> Self {
+        let until = now.plus(intent.settings.wait);
+        Self { field, until, waits_for: None, last: None, pause: Duration::from_millis(1) }
     }
 
     /// What is left, if this caller may wait for the attempt at `fence`: not if it already waited for another one, or a
     /// release would let a thousand waiters run one after the other.
     fn left_for(&mut self, fence: Fence) -> Option<Duration> {
-        let left = self.until.since(self.inner.clock.now());
+        let left = self.until.since(self.field.clock.now());
         let same = *self.waits_for.get_or_insert(fence) == fence;
         (same && !left.is_zero()).then_some(left)
     }
@@ -41,10 +41,10 @@ impl<'a> Patience<'a> {
             return Some(snapshot);
         };
         let Some(left) = self.left_for(snapshot.fence) else { return Some(snapshot) };
-        let Ok(_place) = self.inner.waiters.try_acquire() else { return Some(snapshot) };
+        let Ok(_place) = self.field.waiters.try_acquire() else { return Some(snapshot) };
         tokio::select! {
             () = flight.over() => {}
-            () = self.inner.clock.sleep(left) => {}
+            () = self.field.clock.sleep(left) => {}
         }
         flight.snapshot()
     }
@@ -57,14 +57,14 @@ impl<'a> Patience<'a> {
         lease_left: Duration,
     ) -> bool {
         let Some(left) = self.left_for(snapshot.fence) else { return false };
-        let Ok(_place) = self.inner.waiters.try_acquire() else { return false };
+        let Ok(_place) = self.field.waiters.try_acquire() else { return false };
         let revision = snapshot.revision();
         if self.last.replace(revision) == Some(revision) {
             // The store woke us for nothing.
-            self.inner.clock.sleep(self.pause.min(left)).await;
+            self.field.clock.sleep(self.pause.min(left)).await;
             self.pause = (self.pause * 2).min(Duration::from_millis(250));
         }
-        self.inner.store.changed(id, revision, left.min(lease_left)).await;
+        self.field.store.changed(id, revision, left.min(lease_left)).await;
         true
     }
 }

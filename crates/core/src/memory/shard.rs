@@ -63,7 +63,7 @@ impl Shard {
     pub(super) fn apply<T>(&mut self, id: &RecordId, step: Step<T>, usage: &Usage) -> T {
         let (record, answer) = match step {
             Step::Keep(answer) => return answer,
-            Step::Write(record, answer) => (*record, answer),
+            Step::Write(record, answer) => (record, answer),
         };
         usage.bytes.fetch_add(answer_bytes(&record), Ordering::Relaxed);
         let expires_at = record.expires_at();

@@ -1,35 +1,66 @@
 //! A store whose time is measured.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ::metrics::{Histogram, histogram};
 use async_trait::async_trait;
 use onlyonce::{
     AttemptId, Begin, Claim, Clock, Cursor, Fence, Filter, Inspect, Listed, Page, RecordId, Revision,
     Settled, Settlement, Snapshot, StateKind, Store, StoreError, SystemClock,
 };
 
+use super::metrics;
+use crate::failure::Failure;
+
 /// Measures `onlyonce_store_seconds{operation, result}`.
 #[derive(Debug)]
-pub(crate) struct Timed(pub(crate) Arc<dyn Inspect>);
+pub(crate) struct Timed {
+    store: Arc<dyn Inspect>,
+    seconds: [Seconds; OPERATIONS.len()],
+}
 
-async fn timed<T>(
-    operation: &'static str,
-    work: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    let begun = SystemClock.now();
-    let done = work.await;
-    let result = if done.is_ok() { "ok" } else { "error" };
-    let took = SystemClock.now().since(begun);
-    metrics::histogram!("onlyonce_store_seconds", "operation" => operation, "result" => result).record(took);
-    done
+const OPERATIONS: [&str; 9] =
+    ["begin", "settle", "renew", "get", "forget", "sweep", "list", "count", "lapsed"];
+
+/// The histograms of one operation, found once: that costs more than counting.
+#[derive(Debug, Default)]
+struct Seconds {
+    ok: OnceLock<Histogram>,
+    error: OnceLock<Histogram>,
+}
+
+impl Timed {
+    pub(crate) fn new(store: Arc<dyn Inspect>) -> Result<Self, Failure> {
+        // What is found before there are metrics would count nowhere, for ever.
+        metrics::install()?;
+        Ok(Self { store, seconds: Default::default() })
+    }
+
+    async fn timed<T>(
+        &self,
+        operation: &'static str,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let begun = SystemClock.now();
+        let done = work.await;
+        let took = SystemClock.now().since(begun);
+        let mut known = OPERATIONS.iter().zip(&self.seconds);
+        if let Some((_, seconds)) = known.find(|(known, _)| **known == operation) {
+            let (result, histogram) =
+                if done.is_ok() { ("ok", &seconds.ok) } else { ("error", &seconds.error) };
+            let find = || histogram!("onlyonce_store_seconds", "operation" => operation, "result" => result);
+            histogram.get_or_init(find).record(took);
+        }
+        done
+    }
 }
 
 #[async_trait]
 impl Store for Timed {
     async fn begin(&self, id: &RecordId, claim: &Claim) -> Result<Begin, StoreError> {
-        timed("begin", self.0.begin(id, claim)).await
+        self.timed("begin", self.store.begin(id, claim)).await
     }
 
     async fn renew(
@@ -38,7 +69,7 @@ impl Store for Timed {
         attempt: &AttemptId,
         lease: Duration,
     ) -> Result<Settled, StoreError> {
-        timed("renew", self.0.renew(id, attempt, lease)).await
+        self.timed("renew", self.store.renew(id, attempt, lease)).await
     }
 
     async fn settle(
@@ -47,37 +78,37 @@ impl Store for Timed {
         attempt: &AttemptId,
         how: &Settlement,
     ) -> Result<Settled, StoreError> {
-        timed("settle", self.0.settle(id, attempt, how)).await
+        self.timed("settle", self.store.settle(id, attempt, how)).await
     }
 
     async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
-        timed("get", self.0.get(id)).await
+        self.timed("get", self.store.get(id)).await
     }
 
     async fn forget(&self, id: &RecordId, seen: Fence) -> Result<Settled, StoreError> {
-        timed("forget", self.0.forget(id, seen)).await
+        self.timed("forget", self.store.forget(id, seen)).await
     }
 
     async fn sweep(&self, limit: u32) -> Result<u32, StoreError> {
-        timed("sweep", self.0.sweep(limit)).await
+        self.timed("sweep", self.store.sweep(limit)).await
     }
 
     async fn changed(&self, id: &RecordId, seen: Revision, timeout: Duration) {
-        self.0.changed(id, seen, timeout).await;
+        self.store.changed(id, seen, timeout).await;
     }
 }
 
 #[async_trait]
 impl Inspect for Timed {
     async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Page, StoreError> {
-        timed("list", self.0.list(filter, after, limit)).await
+        self.timed("list", self.store.list(filter, after, limit)).await
     }
 
     async fn count(&self) -> Result<BTreeMap<StateKind, u64>, StoreError> {
-        timed("count", self.0.count()).await
+        self.timed("count", self.store.count()).await
     }
 
     async fn lapsed(&self, limit: u32) -> Result<Vec<Listed>, StoreError> {
-        timed("lapsed", self.0.lapsed(limit)).await
+        self.timed("lapsed", self.store.lapsed(limit)).await
     }
 }

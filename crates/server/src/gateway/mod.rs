@@ -65,7 +65,7 @@ pub(crate) async fn run(arguments: GatewayArguments) -> Result<(), Failure> {
         Some(address) => Some(listen(address, "--admin").await?),
         None => None,
     };
-    let store: Arc<dyn Inspect> = Arc::new(Timed(stores::open(&config.store, Purpose::Serve).await?));
+    let store: Arc<dyn Inspect> = Arc::new(Timed::new(stores::open(&config.store, Purpose::Serve).await?)?);
     let once = engine(&config, Arc::clone(&store))?;
     let live = Live::new(&config, &once, None)?;
     let gate = Arc::new(Gate::new(live));

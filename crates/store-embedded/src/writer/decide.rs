@@ -117,7 +117,7 @@ impl Writer {
         let step = machine::begin(record.as_ref(), claim, machine::Now { moment: now.wall, fence_floor });
         let (new, begun) = match step {
             Step::Keep(taken) => return Ok(taken),
-            Step::Write(new, begun) => (*new, begun),
+            Step::Write(new, begun) => (new, begun),
         };
         let until = now.steady.plus(claim.lease);
         self.shared.leases.put(&id, Lease { owner: new.owner, fence: new.fence, until });
@@ -144,7 +144,7 @@ impl Writer {
             Step::Keep(answer) => Ok(answer),
             Step::Write(new, answer) => {
                 decided.ended.push((id, new.fence));
-                decided.set(id, existed, Some(*new));
+                decided.set(id, existed, Some(new));
                 Ok(answer)
             }
         }
