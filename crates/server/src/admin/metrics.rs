@@ -101,7 +101,7 @@ fn request_line(line: &str) -> Option<(String, String, u64)> {
 }
 
 /// Histograms gather samples that have to be sorted now and then.
-pub(super) async fn keep_up(admin: Arc<Admin>) {
+pub(crate) async fn keep_up(admin: Arc<Admin>) {
     loop {
         tokio::time::sleep(KEEP_UP).await;
         admin.metrics.0.run_upkeep();

@@ -26,6 +26,7 @@ use tokio::sync::broadcast;
 
 pub(crate) use self::audit::{Audit, Change};
 use self::events::Event;
+pub(crate) use self::metrics::keep_up;
 use self::problem::AdminProblem;
 pub(crate) use self::store::Timed;
 use self::token::Token;
@@ -113,7 +114,6 @@ impl Admin {
 
 /// Serves the admin API for ever.
 pub(crate) async fn serve(listener: TcpListener, admin: Arc<Admin>) {
-    tokio::spawn(metrics::keep_up(Arc::clone(&admin)));
     if let Err(error) = axum::serve(listener, app(admin)).await {
         tracing::error!(%error, "the admin API stopped");
     }

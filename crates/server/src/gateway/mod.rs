@@ -70,6 +70,8 @@ pub(crate) async fn run(arguments: GatewayArguments) -> Result<(), Failure> {
     let live = Live::new(&config, &once, None)?;
     let gate = Arc::new(Gate::new(live));
     let admin = Admin::new(&config, store, once.clone(), Arc::clone(&gate))?;
+    // Also where nobody can ask for them: measurements that are not taken in pile up.
+    tokio::spawn(admin::keep_up(Arc::clone(&admin)));
     greet(&config, &listener, admin_listener.as_ref(), &admin);
     if let Some(listener) = admin_listener {
         tokio::spawn(admin::serve(listener, Arc::clone(&admin)));
