@@ -6,6 +6,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Why stored bytes could not be understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub enum CodecError {
         /// The version that was found.
         found: u8,
     },
+    /// The bytes are not those that were written.
+    Damaged,
     /// The document ends too early.
     Truncated,
     /// The document goes on after its last field.
@@ -49,6 +52,7 @@ impl fmt::Display for CodecError {
                 "stored format {:?} has version {found}, which this release does not know; was it written by a newer one?",
                 char::from(*format)
             ),
+            Self::Damaged => f.write_str("stored bytes were changed: their checksum does not match"),
             Self::Truncated => f.write_str("stored bytes end too early"),
             Self::Trailing => f.write_str("stored bytes go on after their end"),
             Self::Invalid(what) => write!(f, "stored bytes are invalid: {what}"),
@@ -111,7 +115,26 @@ impl Writer {
     pub fn finish(self) -> Bytes {
         self.0.into()
     }
+
+    /// The document with a checksum at its end, for [`Reader::sealed`]: what changes in memory, on disk or on a server on its way
+    /// is refused, and never given to a caller.
+    ///
+    /// ```
+    /// use onlyonce_core::codec::{CodecError, Reader, Writer};
+    /// let mut stored = Writer::new(b'X', 1).bytes(b"100 EUR").seal().to_vec();
+    /// stored[3] ^= 1;
+    /// assert_eq!(Reader::sealed(stored.into(), b'X', 1).unwrap_err(), CodecError::Damaged);
+    /// ```
+    #[must_use]
+    pub fn seal(mut self) -> Bytes {
+        let checksum = xxh3_64(&self.0).to_be_bytes();
+        self.0.extend_from_slice(&checksum);
+        self.0.into()
+    }
 }
+
+/// How many bytes [`Writer::seal`] adds.
+pub const SEAL_BYTES: usize = 8;
 
 /// How many bytes [`Writer::number`] writes.
 #[must_use]
@@ -146,6 +169,21 @@ impl Reader {
             return Err(CodecError::Version { format, found: found_version });
         }
         Ok(Self(document.split_off(2)))
+    }
+
+    /// Opens a document that was [sealed](Writer::seal).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and if it is not as it was written.
+    pub fn sealed(mut document: Bytes, format: u8, version: u8) -> Result<Self, CodecError> {
+        // First, so that a document of another version is not taken for a damaged one.
+        Self::new(document.clone(), format, version)?;
+        let end = document.len().checked_sub(SEAL_BYTES).ok_or(CodecError::Truncated)?;
+        let checksum = document.split_off(end);
+        if checksum[..] != xxh3_64(&document).to_be_bytes() {
+            return Err(CodecError::Damaged);
+        }
+        Self::new(document, format, version)
     }
 
     /// Takes a number.
@@ -202,6 +240,22 @@ mod tests {
 
     fn open(bytes: &'static [u8]) -> Result<Reader, CodecError> {
         Reader::new(Bytes::from_static(bytes), b'X', 1)
+    }
+
+    #[test]
+    fn of_a_sealed_document_no_bit_can_change_unnoticed() {
+        let sealed = Writer::new(b'X', 1).number(200).bytes(b"hello").seal();
+        let mut reader = Reader::sealed(sealed.clone(), b'X', 1).unwrap();
+        assert_eq!((reader.number().unwrap(), &reader.bytes().unwrap()[..]), (200, &b"hello"[..]));
+        reader.finish().unwrap();
+        for bit in 0..sealed.len() * 8 {
+            let mut changed = sealed.to_vec();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(Reader::sealed(changed.into(), b'X', 1).is_err(), "bit {bit}");
+        }
+        for end in 0..sealed.len() {
+            assert!(Reader::sealed(sealed.slice(..end), b'X', 1).is_err(), "cut at {end}");
+        }
     }
 
     #[test]

@@ -5,11 +5,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::classify::Classify;
-use crate::codec::{CodecError, Reader, Writer};
+use crate::codec::{CodecError, Reader, SEAL_BYTES, Writer};
 use crate::record::Answer;
 
 const FORMAT: u8 = b'V';
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const OK: u64 = 0;
 const KEPT_ERROR: u64 = 1;
 
@@ -26,7 +26,7 @@ pub(crate) fn save_ok<T: Serialize>(value: &T) -> Result<Answer, CodecError> {
 }
 
 pub(crate) fn revive<T: DeserializeOwned, E: Classify>(answer: Answer) -> Result<Result<T, E>, CodecError> {
-    let mut reader = Reader::new(answer.0, FORMAT, VERSION)?;
+    let mut reader = Reader::sealed(answer.0, FORMAT, VERSION)?;
     let flag = reader.number()?;
     let body: Bytes = reader.bytes()?;
     reader.finish()?;
@@ -38,5 +38,6 @@ pub(crate) fn revive<T: DeserializeOwned, E: Classify>(answer: Answer) -> Result
 }
 
 fn write(flag: u64, body: &[u8]) -> Answer {
-    Answer(Writer::with_capacity(FORMAT, VERSION, body.len() + 11).number(flag).bytes(body).finish())
+    let writer = Writer::with_capacity(FORMAT, VERSION, body.len() + 11 + SEAL_BYTES);
+    Answer(writer.number(flag).bytes(body).seal())
 }

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
 use http::{Response, StatusCode};
 use onlyonce_core::Answer;
-use onlyonce_core::codec::{CodecError, Reader, Writer, size_of_bytes, size_of_number};
+use onlyonce_core::codec::{CodecError, Reader, SEAL_BYTES, Writer, size_of_bytes, size_of_number};
 
 const FORMAT: u8 = b'H';
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const WHOLE: u64 = 0;
 const TOMBSTONE: u64 = 1;
 
@@ -73,7 +73,7 @@ impl StoredAnswer {
             Self::Tombstone { status, location } => {
                 let writer = Writer::new(FORMAT, VERSION).number(TOMBSTONE).number(status.as_u16().into());
                 let location = location.as_ref().map_or(&b""[..], HeaderValue::as_bytes);
-                Answer(writer.bytes(location).finish())
+                Answer(writer.bytes(location).seal())
             }
         }
     }
@@ -83,7 +83,7 @@ impl StoredAnswer {
     /// # Errors
     /// If they are not from [`encode`](Self::encode) of a version that this release knows.
     pub fn decode(answer: Answer) -> Result<Self, CodecError> {
-        let mut reader = Reader::new(answer.0, FORMAT, VERSION)?;
+        let mut reader = Reader::sealed(answer.0, FORMAT, VERSION)?;
         let kind = reader.number()?;
         let status = u16::try_from(reader.number()?).ok().and_then(|code| StatusCode::from_u16(code).ok());
         let status = status.ok_or_else(|| CodecError::Invalid("a status".into()))?;
@@ -123,11 +123,11 @@ where
     let (count, size) = measure(headers());
     let (trailer_count, trailer_size) = measure(trailers());
     let numbers = [WHOLE, status, count, trailer_count].map(size_of_number).iter().sum::<usize>();
-    let capacity = numbers + size + trailer_size + size_of_bytes(body);
+    let capacity = numbers + size + trailer_size + size_of_bytes(body) + SEAL_BYTES;
     let writer = Writer::with_capacity(FORMAT, VERSION, capacity).number(WHOLE).number(status);
     let writer = headers().fold(writer.number(count), write_header);
     let writer = trailers().fold(writer.number(trailer_count), write_header);
-    Answer(writer.bytes(body).finish())
+    Answer(writer.bytes(body).seal())
 }
 
 /// How many there are, and how much room they need.
@@ -206,9 +206,9 @@ mod tests {
             Bytes::new(),
             stored.slice(..stored.len() - 1),
             Bytes::from([&stored[..], b"x"].concat()),
-            Bytes::from([b"H\x02", &stored[2..]].concat()),
-            Bytes::from_static(b"H\x01\x07\xc8\x01"),
-            Bytes::from_static(b"H\x01\x00\xc8\x01\xff\xff\xff\xff\x0f"),
+            Bytes::from([b"H\x03", &stored[2..]].concat()),
+            Writer::new(FORMAT, VERSION).number(7).number(200).seal(),
+            Writer::new(FORMAT, VERSION).number(WHOLE).number(200).number(u32::MAX.into()).seal(),
         ] {
             assert!(StoredAnswer::decode(Answer(broken.clone())).is_err(), "{broken:?}");
         }

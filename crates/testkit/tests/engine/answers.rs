@@ -69,11 +69,13 @@ async fn an_answer_that_is_too_large_is_given_once_and_duplicates_are_refused() 
 
 #[tokio::test]
 async fn an_answer_in_a_form_of_another_release_is_unreadable_and_nothing_runs() {
-    let newer = Writer::new(b'V', 2).number(0).bytes(b"\"receipt\"").finish();
-    let foreign = Writer::new(b'H', 1).number(200).finish();
-    let unknown_flag = Writer::new(b'V', 1).number(9).bytes(b"\"receipt\"").finish();
-    let other_type = Writer::new(b'V', 1).number(0).bytes(b"{\"not\":\"a string\"}").finish();
-    for stored in [newer, foreign, unknown_flag, other_type, "V".into()] {
+    let newer = Writer::new(b'V', 3).number(0).bytes(b"\"receipt\"").seal();
+    let older = Writer::new(b'V', 1).number(0).bytes(b"\"receipt\"").finish();
+    let foreign = Writer::new(b'H', 2).number(200).seal();
+    let unknown_flag = Writer::new(b'V', 2).number(9).bytes(b"\"receipt\"").seal();
+    let other_type = Writer::new(b'V', 2).number(0).bytes(b"{\"not\":\"a string\"}").seal();
+    let damaged = Writer::new(b'V', 2).number(0).bytes(b"\"receipt\"").finish();
+    for stored in [newer, older, foreign, unknown_flag, other_type, damaged, "V".into()] {
         let world = World::new();
         world.run_by_hand(KEY).await.complete(Answer(stored.clone())).await.unwrap();
         assert!(matches!(world.refused(KEY).await, Refusal::Unreadable), "{stored:?}");
