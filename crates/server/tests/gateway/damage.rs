@@ -4,34 +4,50 @@ use std::path::Path;
 
 use crate::client::Request;
 use crate::faults::Redis;
-use crate::program::{Setup, post};
+use crate::program::{Gateway, Setup, post};
 use crate::stores::{key, url_in};
 use crate::upstream::Upstream;
 
 /// Where the version of the fingerprint is, in a record on a Redis.
 const FINGERPRINT: usize = 65;
 
+/// Makes a call, and changes its record from the position that is chosen by the record's length. Says the key of the call.
+fn damaged(redis: &Redis, gateway: &Gateway, position: impl Fn(usize) -> usize, bytes: &str) -> String {
+    redis.told("FLUSHALL\n");
+    let key = key("damaged");
+    assert_eq!(gateway.post("/pay", &key, "x").status, 201);
+    let names = redis.told("KEYS *\n");
+    // Redis answers `1) "name"` to a person, and the name alone to a pipe.
+    let name = names.lines().find(|name| !name.ends_with("open")).unwrap().to_owned();
+    let length = redis.told(&format!("STRLEN \"{name}\"\n")).trim().parse().unwrap();
+    assert!(length > FINGERPRINT);
+    redis.told(&format!("SETRANGE \"{name}\" {} \"{bytes}\"\n", position(length)));
+    key
+}
+
+#[test]
+fn an_answer_that_was_changed_where_it_is_kept_is_not_given_to_anybody() {
+    let (upstream, redis) = (Upstream::start(), Redis::start());
+    let gateway = Setup::new(&redis.url(), &upstream).start();
+    // The last byte of the checksum, of the body, and something before it.
+    for from_the_end in [1, 9, 12] {
+        let key = damaged(&redis, &gateway, |length| length - from_the_end, "\\x07");
+        let before = upstream.effects();
+        gateway.post("/pay", &key, "x").is(503, "record-unreadable");
+        assert_eq!(upstream.effects(), before);
+    }
+}
+
 #[test]
 fn a_record_that_can_not_be_read_lets_nothing_run_and_is_told() {
     let (upstream, redis) = (Upstream::start(), Redis::start());
     let gateway = Setup::new(&redis.url(), &upstream).start();
-    let damaged = |position: usize, byte: &str| {
-        redis.told("FLUSHALL\n");
-        let key = key("damaged");
-        assert_eq!(gateway.post("/pay", &key, "x").status, 201);
-        let names = redis.told("KEYS *\n");
-        // Redis answers `1) "name"` to a person, and the name alone to a pipe.
-        let name = names.lines().find(|name| !name.ends_with("open")).unwrap().to_owned();
-        let said = redis.told(&format!("SETRANGE \"{name}\" {position} \"{byte}\"\n"));
-        assert!(said.trim().parse::<usize>().unwrap() > FINGERPRINT, "{said}");
-        key
-    };
     for (position, byte, what) in [
         (0, "XX", "the mark of a record"),
         (2, "?", "the state"),
         (FINGERPRINT, "\\x09", "a fingerprint of a later release"),
     ] {
-        let key = damaged(position, byte);
+        let key = damaged(&redis, &gateway, |_| position, byte);
         let before = upstream.effects();
         let told = gateway.post("/pay", &key, "x");
         told.is(503, "record-unreadable");
