@@ -11,7 +11,7 @@ use common::calls::{call, engine};
 use common::repeating::Repeating;
 use common::servers::{OwnCluster, Redis, Watched, until};
 use common::*;
-use onlyonce_core::{Fence, Settings, Settled, State, Store};
+use onlyonce_core::{ErrorKind, Fence, Settings, Settled, State, Store};
 use onlyonce_store_redis::RedisStore;
 use onlyonce_testkit::Ledger;
 use parking_lot::Mutex;
@@ -194,6 +194,29 @@ async fn scenario_21_a_fence_falls_only_if_the_record_is_lost_and_the_clock_is_b
     assert!(resource.write(before_lost.fence.unwrap(), "before"));
     assert!(!resource.write(after_lost.fence.unwrap(), "after"));
     assert_eq!(resource.0.lock().1, ["before"], "a fall is refused by the resource: nothing happens twice");
+}
+
+/// What the driver waits for may never come, so it is not waited for on that connection.
+#[tokio::test]
+async fn a_cluster_that_fell_silent_is_connected_to_anew() {
+    let cluster = OwnCluster::start().await;
+    let patient = RedisStore::builder(cluster.url()).prefix(prefix());
+    let store = patient.response_timeout(Duration::from_millis(500)).open().await.unwrap();
+    let connections = || {
+        let info = cluster.nodes[0].ask("info stats");
+        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let id = id();
+    begin(&store, &id).await.unwrap().unwrap();
+    cluster.nodes.iter().for_each(Redis::freeze);
+    let silent = store.get(&id).await.unwrap_err();
+    cluster.nodes.iter().for_each(Redis::thaw);
+    assert!(matches!(silent.kind(), ErrorKind::Ambiguous | ErrorKind::Unavailable), "{silent:?}");
+    let before = connections();
+    back(&store).await;
+    assert!(connections() > before + 1, "this very question is one");
+    assert!(begin(&Repeating(store), &id).await.unwrap().is_none(), "the record is there");
 }
 
 #[tokio::test]

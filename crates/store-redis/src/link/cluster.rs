@@ -11,6 +11,7 @@ use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
 use redis::{Arg, Cmd, ConnectionInfo, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 
+use super::renewable::Renewable;
 use super::{Node, pair};
 use crate::fault::Fault;
 use crate::replicas::Replicas;
@@ -23,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const TRIES: u32 = 8;
 
 pub(crate) struct Cluster {
-    connection: ClusterConnection,
+    connection: Renewable,
     /// Whether every try of a command is seen here.
     exact: bool,
 }
@@ -36,12 +37,12 @@ impl Cluster {
     ) -> Result<Self, RedisError> {
         let client = ClusterClientBuilder::new(nodes).retries(0).connection_timeout(connect);
         let client = client.response_timeout(response).build()?;
-        Ok(Self { connection: client.get_async_connection().await?, exact: true })
+        Ok(Self { connection: Renewable::connect(client, connect).await?, exact: true })
     }
 
     /// On the user's connection, which may retry by itself.
     pub(crate) fn given(connection: ClusterConnection) -> Self {
-        Self { connection, exact: false }
+        Self { connection: Renewable::given(connection), exact: false }
     }
 
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Fault> {
@@ -62,7 +63,7 @@ impl Cluster {
         for n in 0.. {
             let reply = match (ask.take(), replicas) {
                 (None, None) => {
-                    let reply = self.connection.clone().req_packed_command(command).await;
+                    let reply = self.connection.get().await.req_packed_command(command).await;
                     reply.and_then(Value::extract_error).map(|reply| (reply, 0))
                 }
                 (asked, replicas) => self.send_to_one(command, asked, replicas).await,
@@ -107,7 +108,7 @@ impl Cluster {
             commands.add_command(replicas.wait());
         }
         let count = commands.len();
-        let mut replies = self.connection.clone().route_pipeline(commands, 0, count, to).await?;
+        let mut replies = self.connection.get().await.route_pipeline(commands, 0, count, to).await?;
         if replicas.is_some() {
             return pair(replies);
         }
@@ -116,7 +117,7 @@ impl Cluster {
 
     pub(crate) async fn nodes(&self) -> Result<Vec<Node>, Fault> {
         let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-        let replies = self.connection.clone().route_command(redis::cmd("PING"), all).await;
+        let replies = self.connection.get().await.route_command(redis::cmd("PING"), all).await;
         let Value::Map(replies) = replies.map_err(|cause| self.fault(cause))? else {
             return Err(self.nowhere());
         };
@@ -128,7 +129,7 @@ impl Cluster {
 
     pub(crate) async fn send_to(&self, host: &str, port: u16, command: &Cmd) -> Result<Value, Fault> {
         let to = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host: host.into(), port });
-        let reply = self.connection.clone().route_command(command.clone(), to).await;
+        let reply = self.connection.get().await.route_command(command.clone(), to).await;
         reply.and_then(Value::extract_error).map_err(|cause| self.fault(cause))
     }
 
@@ -139,7 +140,8 @@ impl Cluster {
         commands: &Pipeline,
     ) -> Result<Vec<Value>, Fault> {
         let to = SingleNodeRoutingInfo::ByAddress { host: host.into(), port };
-        let replies = self.connection.clone().route_pipeline(commands.clone(), 0, commands.len(), to).await;
+        let replies =
+            self.connection.get().await.route_pipeline(commands.clone(), 0, commands.len(), to).await;
         replies.map_err(|cause| self.fault(cause))
     }
 
@@ -148,6 +150,7 @@ impl Cluster {
     }
 
     fn fault(&self, cause: RedisError) -> Fault {
+        self.connection.failed(&cause);
         if !self.exact {
             return Fault::Unclear(cause);
         }

@@ -4,6 +4,7 @@ mod cluster;
 mod connection;
 mod finder;
 mod given;
+mod renewable;
 mod resp;
 mod sentinels;
 mod single;
