@@ -43,7 +43,7 @@ enum Publisher {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "nats://localhost:4222".to_owned());
-    let name = format!("orders-{}", std::process::id());
+    let name = format!("orders-{}", onlyonce::id::key());
     let topic = format!("{name}.paid");
     let (broker, publisher): (Box<dyn Connect>, Publisher) = if url.starts_with("nats") {
         let stream = Nats::new(&url, &name).subject(&topic).dead_letter(format!("dead.{name}")).declare();

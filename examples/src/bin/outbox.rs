@@ -37,7 +37,7 @@ impl From<NoTx> for Failed {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "nats://localhost:4222".to_owned());
-    let name = format!("shop-{}", std::process::id());
+    let name = format!("shop-{}", onlyonce::id::key());
     let topic = format!("{name}.paid");
     let file = std::env::temp_dir().join(format!("{name}.db"));
     let store = SqliteStore::builder(format!("sqlite://{}", file.display())).migrate().open().await?;
