@@ -13,7 +13,7 @@ fn run(variable: &str) {
     let printed = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
         printed.trim(),
-        "10 in stock, 2 and 3 taken, 9 refused: 5 left",
+        "10 in stock, 2 and 3 taken, 11 refused: 5 left",
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );

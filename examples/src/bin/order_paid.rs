@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     let consuming = consumer.replay_horizon(Duration::from_secs(3600)).start(broker).await?;
 
-    let orders = [("order-1", 2), ("order-2", 3), ("order-3", 9)];
+    let orders = [("order-1", 2), ("order-2", 3), ("order-3", 11)];
     for (id, quantity) in orders.into_iter().chain(orders) {
         let event = format!(r#"{{"quantity":{quantity}}}"#);
         match &publisher {
@@ -80,6 +80,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // What was published second may still be on its way.
     tokio::time::sleep(Duration::from_millis(500)).await;
     consuming.shutdown(Duration::from_secs(10)).await;
-    println!("10 in stock, 2 and 3 taken, 9 refused: {} left", stock.load(Ordering::SeqCst));
+    println!("10 in stock, 2 and 3 taken, 11 refused: {} left", stock.load(Ordering::SeqCst));
     Ok(())
 }
