@@ -19,6 +19,11 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long one try to connect may take, when the others failed.
 const ONE_TRY: Duration = Duration::from_secs(2);
 
+/// Of several that open a new SQLite file at the same moment some are refused at once, however long they would wait: the switch to its
+/// write-ahead log knows no patience. So they are tried again, for five seconds in all.
+const LOCKED_TRIES: u32 = 100;
+const LOCKED_PAUSE: Duration = Duration::from_millis(50);
+
 /// How to open a [`SqlStore`]; made by [`SqlStore::builder`] and [`SqlStore::from_pool`].
 ///
 /// ```no_run
@@ -162,7 +167,17 @@ pub(crate) async fn connect<DB: Dialect>(url: &str, max_connections: u32) -> Res
     let options = options::<DB>(url)?;
     // The driver would try for half a minute to reach a database that is down.
     let pool = DB::pool_options().max_connections(max_connections.max(1)).acquire_timeout(CONNECT);
-    match pool.connect_with(options.clone()).await {
+    let mut connected = pool.clone().connect_with(options.clone()).await;
+    for _ in 0..LOCKED_TRIES {
+        match &connected {
+            Err(error) if matches!(DB::meaning(error), Meaning::Locked) => {
+                tokio::time::sleep(LOCKED_PAUSE).await;
+                connected = pool.clone().connect_with(options.clone()).await;
+            }
+            _ => break,
+        }
+    }
+    match connected {
         // It tried again and again: what for is said by one more try.
         Err(sqlx::Error::PoolTimedOut) => Err(OpenError::Connect(why::<DB>(&options).await)),
         connected => connected.map_err(OpenError::Connect),

@@ -36,7 +36,7 @@ async fn a_missing_table_says_how_to_migrate<DB: Served>() {
 
 async fn migrating_is_safe_for_many_at_once_and_again<DB: Served>() {
     let name = table();
-    let all: Vec<_> = (0..4)
+    let all: Vec<_> = (0..8)
         .map(|_| {
             let name = name.clone();
             tokio::spawn(async move { open_table::<DB>(&name).await })
