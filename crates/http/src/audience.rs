@@ -4,6 +4,7 @@ use http::HeaderMap;
 use http::header::ACCEPT;
 
 use crate::language::Language;
+use crate::weighted::weighted;
 
 /// How a refusal is to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,20 +24,12 @@ impl Audience {
 fn wants_page(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut best = (0.0, "");
-    for (kind, weight) in accept.split(',').filter_map(wish) {
+    for (kind, weight) in accept.split(',').filter_map(weighted) {
         if weight > best.0 {
             best = (weight, kind);
         }
     }
     best.1.eq_ignore_ascii_case("text/html")
-}
-
-/// One entry of `Accept`, such as `text/html;q=0.8`.
-fn wish(entry: &str) -> Option<(&str, f32)> {
-    let mut parts = entry.split(';').map(str::trim);
-    let kind = parts.next()?;
-    let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse().ok())?;
-    Some((kind, weight))
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use http::header::{ACCEPT_LANGUAGE, HeaderMap};
 
+use crate::weighted::weighted;
+
 /// A language in which problems are explained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Language {
@@ -39,10 +41,8 @@ impl Language {
 
 /// One entry of `Accept-Language`, such as `zh-CN;q=0.8`.
 fn wish(entry: &str) -> Option<(Language, f32)> {
-    let mut parts = entry.split(';').map(str::trim);
-    let tag = parts.next()?.to_ascii_lowercase();
-    let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse().ok())?;
-    let language = match tag.split('-').next()? {
+    let (tag, weight) = weighted(entry)?;
+    let language = match tag.to_ascii_lowercase().split('-').next()? {
         "en" | "*" => Language::English,
         "zh" => Language::Chinese,
         _ => return None,

@@ -47,6 +47,7 @@ mod scope;
 mod service;
 mod stages;
 mod token;
+mod weighted;
 
 pub use answer::StoredAnswer;
 pub use body::{RequestBody, ResponseBody};
