@@ -18,6 +18,7 @@ use crate::fault::{self, When};
 use crate::link::{Link, snapshot};
 use crate::open_error::OpenError;
 use crate::row;
+use crate::waiting::jittered;
 use crate::wakes::Wakes;
 
 /// How often a record may move under a begin before it gives up.
@@ -111,7 +112,11 @@ impl<DB: Database> Store for SqlStore<DB> {
     async fn begin(&self, id: &RecordId, claim: &Claim) -> Result<Begin, StoreError> {
         let link = self.link();
         let insert = row::insert(id, claim);
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
+            if round > 1 {
+                // Others were faster, twice: not all at once again.
+                tokio::time::sleep(jittered(Duration::from_millis(1 << round))).await;
+            }
             let arguments = link.timed(&link.statements.insert, insert.clone());
             let mut connection = link.connection("begin").await?;
             let inserted = link

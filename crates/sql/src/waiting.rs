@@ -41,7 +41,7 @@ impl<DB: Database> SqlStore<DB> {
             if !still {
                 return Ok(());
             }
-            let longest = if heard { HEARD } else { pause.mul_f64(0.5 + rand::random::<f64>()) };
+            let longest = if heard { HEARD } else { jittered(pause) };
             match woken.as_pin_mut() {
                 Some(woken) => {
                     let _ = tokio::time::timeout(longest, woken).await;
@@ -51,4 +51,9 @@ impl<DB: Database> SqlStore<DB> {
             pause = (pause * 2).min(LONG);
         }
     }
+}
+
+/// About as long, and not as long as everybody else.
+pub(crate) fn jittered(span: Duration) -> Duration {
+    span.mul_f64(0.5 + rand::random::<f64>())
 }

@@ -325,7 +325,11 @@ async fn a_call_costs_round_trips<DB: Effects>(most: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_costs_five_round_trips_and_the_pools_own_on_mysql() {
-    a_call_costs_round_trips::<MySql>(6).await;
+    let pool = sqlx::MySqlPool::connect(&MySql::url()).await.unwrap();
+    let version: String = sqlx::query_scalar("SELECT VERSION()").fetch_one(&pool).await.unwrap();
+    // MySQL proper can't bound the wait of one statement that writes: one more puts the session's time back.
+    let most = if version.contains("MariaDB") { 6 } else { 7 };
+    a_call_costs_round_trips::<MySql>(most).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

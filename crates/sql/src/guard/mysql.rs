@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlDatabaseError, MySqlRow};
+use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{Error, MySql};
 
 use super::dialect::{Dialect, Lock, Speak, common};
@@ -51,12 +51,12 @@ impl Speak for MySql {
             return Self::fetch(connection, sql, arguments).await.map(Some);
         }
         sql.push_str(" FOR UPDATE");
-        let found = match patience {
-            Some(patience) => wait(connection, sql, arguments, patience).await,
-            None => Self::fetch(connection, sql, arguments).await,
-        };
-        match found {
+        if let Some(patience) = patience {
+            sql = within(patience, &sql);
+        }
+        match Self::fetch(connection, sql, arguments).await {
             Ok(rows) => Ok(Some(rows)),
+            Err(error) if patience.is_some() && is_over(&error) => Ok(None),
             // Only the statement is undone.
             Err(error) if Self::fault(&error) == Fault::LockTimeout => Ok(None),
             Err(error) => Err(error),
@@ -68,37 +68,22 @@ impl Speak for MySql {
     }
 }
 
-/// Waits for at most this long; whole seconds are all that there is. On MariaDB the time belongs to the statement, so that nothing is
-/// left behind by a guard that is dropped half-way. MySQL has no word for that: there the time of the session is changed and put
-/// back; if nobody came to put it back, the next who waits on this connection does.
-async fn wait(
-    connection: &mut MySqlConnection,
-    sql: String,
-    arguments: MySqlArguments,
-    patience: Duration,
-) -> Result<Vec<MySqlRow>, Error> {
-    let seconds = patience.as_millis().div_ceil(1000).max(1);
-    let timed = format!("SET STATEMENT innodb_lock_wait_timeout = {seconds} FOR {sql}");
-    match MySql::fetch(connection, timed, arguments.clone()).await {
-        Err(error) if number(&error) == Some(SYNTAX) => {}
-        found => return found,
-    }
-    let set = format!(
-        "SET @onlyonce_wait = COALESCE(@onlyonce_wait, @@SESSION.innodb_lock_wait_timeout); \
-         SET SESSION innodb_lock_wait_timeout = {seconds}"
-    );
-    MySql::script(connection, set).await?;
-    let found = MySql::fetch(connection, sql, arguments).await;
-    let restore = "SET SESSION innodb_lock_wait_timeout = @onlyonce_wait; SET @onlyonce_wait = NULL";
-    MySql::script(connection, restore.to_owned()).await?;
-    found
+/// The statement with a time of its own, so that nothing is left behind on the connection by a guard that is dropped half-way.
+/// MariaDB has a word for that, in whole seconds, and reads it in a comment that MySQL passes over; MySQL has a hint in
+/// milliseconds.
+fn within(patience: Duration, select: &str) -> String {
+    let millis = patience.as_millis().clamp(1, u32::MAX.into());
+    let (seconds, what) = (millis.div_ceil(1000), select.strip_prefix("SELECT").unwrap_or(select));
+    format!(
+        "/*M! SET STATEMENT innodb_lock_wait_timeout = {seconds} FOR */ SELECT /*+ MAX_EXECUTION_TIME({millis}) */{what}"
+    )
 }
 
-/// What a server says that does not know a word.
-const SYNTAX: u16 = 1064;
-
-fn number(error: &Error) -> Option<u16> {
-    Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
+/// Whether the time of the statement is over; a server that knows the hint says it with another word than a lock that is waited
+/// for in vain (3024 MySQL, 1969 MariaDB).
+fn is_over(error: &Error) -> bool {
+    let said = error.as_database_error().and_then(|said| said.try_downcast_ref::<MySqlDatabaseError>());
+    matches!(said.map(MySqlDatabaseError::number), Some(3024 | 1969))
 }
 
 /// The name of the key in "Duplicate entry '…' for key 'orders.un_code'": the last thing in quotes, whatever the language
@@ -111,7 +96,16 @@ fn key_of(message: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::key_of;
+    use std::time::Duration;
+
+    use super::{key_of, within};
+
+    #[test]
+    fn a_bounded_wait_is_part_of_its_statement() {
+        let timed = within(Duration::from_millis(1500), "SELECT * FROM `stock` FOR UPDATE");
+        let lock = "/*M! SET STATEMENT innodb_lock_wait_timeout = 2 FOR */";
+        assert_eq!(timed, format!("{lock} SELECT /*+ MAX_EXECUTION_TIME(1500) */ * FROM `stock` FOR UPDATE"));
+    }
 
     #[test]
     fn the_key_is_the_last_thing_in_quotes() {

@@ -20,6 +20,7 @@ use crate::crash::CrashPoint;
 use crate::dialect::Database;
 use crate::fault::{self, When};
 use crate::row;
+use crate::waiting::jittered;
 
 /// How long a commit is waited for before it is looked for.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(20);
@@ -208,7 +209,7 @@ impl<DB: Database> Holding<DB> {
                     Ok(Claimed::Taken(snapshot)) => return Some(snapshot),
                     Ok(Claimed::Held) | Err(_) => {}
                 }
-                tokio::time::sleep(pause.mul_f64(0.5 + rand::random::<f64>())).await;
+                tokio::time::sleep(jittered(pause)).await;
                 pause = (pause * 2).min(Duration::from_secs(1));
             }
         };

@@ -12,6 +12,7 @@ use crate::fault::{self, When};
 use crate::link::Link;
 use crate::row;
 use crate::statements::safe;
+use crate::waiting::jittered;
 
 /// How often a claim is repeated that had to give way. Nothing was done yet, so that is safe.
 const REPEATS: u32 = 5;
@@ -67,8 +68,7 @@ pub(super) async fn claim<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Resul
             }
             Tried::GaveWay(_) => {
                 repeats += 1;
-                let jitter = 0.5 + rand::random::<f64>();
-                tokio::time::sleep(Duration::from_millis(2 << repeats).mul_f64(jitter)).await;
+                tokio::time::sleep(jittered(Duration::from_millis(2 << repeats))).await;
             }
         }
     }

@@ -196,13 +196,16 @@ macro_rules! on_each {
     };
 }
 
-/// A proxy before the database, and the URL that leads through it.
+/// A proxy before the database, and the URL that leads through it. Without TLS, which a server may offer: the proxy has to read
+/// what is said.
 pub(crate) async fn proxied<DB: Served>() -> (onlyonce_testkit::FaultProxy, String) {
     let url = DB::url();
     let at = url.find('@').unwrap() + 1;
     let end = at + url[at..].find('/').unwrap();
     let proxy = onlyonce_testkit::FaultProxy::start(&url[at..end]).await.unwrap();
-    let through = format!("{}127.0.0.1:{}{}", &url[..at], proxy.port(), &url[end..]);
+    let plain = if url.starts_with("mysql") { "ssl-mode=DISABLED" } else { "sslmode=disable" };
+    let more = if url.contains('?') { '&' } else { '?' };
+    let through = format!("{}127.0.0.1:{}{}{more}{plain}", &url[..at], proxy.port(), &url[end..]);
     (proxy, through)
 }
 
