@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use onlyonce_core::InputError;
 use sqlx::Database;
 
 use super::dialect::{Dialect, Speak};
-use super::statement::{Bindable, Pair, Statement};
+use super::error::GuardError;
+use super::statement::{Bindable, Pair, Statement, distinct};
 
 /// What an update does to a row: values that are set, amounts that are added, and what has to hold before.
 ///
@@ -61,8 +61,19 @@ impl<'a, DB: Speak> Change<'a, DB> {
         !self.at_least.is_empty()
     }
 
+    /// Each column is changed once, and `own`, which the guard itself changes, not at all.
+    pub(super) fn check(&self, guard: &'static str, own: &str) -> Result<(), GuardError> {
+        let changed = || self.set.iter().chain(&self.add).map(|pair| pair.column.as_str());
+        if changed().any(|column| column.eq_ignore_ascii_case(own)) {
+            let says =
+                format!("the column `{own}` is changed by the guard itself; leave it out of the change");
+            return Err(GuardError::input(guard, says));
+        }
+        distinct(guard, changed())
+    }
+
     /// `column = …, …`, each with a comma after it.
-    pub(super) fn assignments(&self, statement: &mut Statement<'a, DB>) -> Result<(), InputError> {
+    pub(super) fn assignments(&self, statement: &mut Statement<'a, DB>) -> Result<(), GuardError> {
         for pair in &self.set {
             statement.column(&pair.column)?.push(" = ").bind(&pair.value).push(", ");
         }
@@ -74,7 +85,7 @@ impl<'a, DB: Speak> Change<'a, DB> {
     }
 
     /// ` AND column >= …`.
-    pub(super) fn conditions(&self, statement: &mut Statement<'a, DB>) -> Result<(), InputError> {
+    pub(super) fn conditions(&self, statement: &mut Statement<'a, DB>) -> Result<(), GuardError> {
         for pair in &self.at_least {
             statement.push(" AND ").column(&pair.column)?.push(" >= ").bind(&pair.value);
         }

@@ -91,11 +91,22 @@ pub trait Speak: Database<Connection: Send, Row: Send + Sync, Arguments: Send> {
     /// Creates the tables, safe beside another who does.
     fn migrate(connection: &mut Self::Connection) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// The column as a whole number.
-    fn integer(row: &Self::Row, column: usize) -> Result<i64, Error>;
+    /// The columns of the unique index with this name, where the database does not look by itself whether they are those that a
+    /// guard names. `None` where it does, and for an index that can't be seen.
+    fn unique_columns(
+        connection: &mut Self::Connection,
+        table: &str,
+        index: &str,
+    ) -> impl Future<Output = Result<Option<Vec<String>>, Error>> + Send {
+        let _ = (connection, table, index);
+        std::future::ready(Ok(None))
+    }
 
-    /// The column as text.
-    fn text(row: &Self::Row, column: usize) -> Result<String, Error>;
+    /// The column as a whole number, unless it is NULL.
+    fn integer(row: &Self::Row, column: usize) -> Result<Option<i64>, Error>;
+
+    /// The column as text, unless it is NULL.
+    fn text(row: &Self::Row, column: usize) -> Result<Option<String>, Error>;
 
     /// The column as bytes.
     fn blob(row: &Self::Row, column: usize) -> Result<Vec<u8>, Error>;
@@ -138,11 +149,11 @@ macro_rules! common {
             sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(connection).await.map(drop)
         }
 
-        fn integer(row: &Self::Row, column: usize) -> Result<i64, Error> {
+        fn integer(row: &Self::Row, column: usize) -> Result<Option<i64>, Error> {
             sqlx::Row::try_get(row, column)
         }
 
-        fn text(row: &Self::Row, column: usize) -> Result<String, Error> {
+        fn text(row: &Self::Row, column: usize) -> Result<Option<String>, Error> {
             sqlx::Row::try_get(row, column)
         }
 

@@ -7,9 +7,8 @@ use sqlx::Database;
 
 use super::dialect::{Dialect, Lock};
 use super::error::GuardError;
-use super::operation::failed;
 use super::session::Session;
-use super::statement::{Bindable, Pair, Statement, Value, value};
+use super::statement::{Bindable, Pair, Statement, Value, failed, integer, value};
 
 const GUARD: &str = "locked";
 
@@ -98,7 +97,7 @@ impl<'a, DB: Dialect> RowLock<'a, DB> {
         self
     }
 
-    /// Waits for a row for at most this long (MySQL counts in whole seconds).
+    /// Waits for a row for at most this long (MariaDB counts in whole seconds, upwards).
     pub fn wait(mut self, patience: Duration) -> Self {
         self.wait = Wait::AtMost(patience);
         self
@@ -109,8 +108,8 @@ impl<'a, DB: Dialect> RowLock<'a, DB> {
         self.wait(Duration::ZERO)
     }
 
-    /// Waits for as long as the server lets it. Locking several rows is then one round trip everywhere (else three on PostgreSQL and
-    /// four on MySQL proper); but on PostgreSQL the server's time-out ends the transaction, and is an error.
+    /// Waits for as long as the server lets it. Locking several rows is then one round trip everywhere (else three on PostgreSQL);
+    /// but on PostgreSQL the server's time-out ends the transaction, and is an error.
     pub fn wait_as_the_server(mut self) -> Self {
         self.wait = Wait::AsTheServer;
         self
@@ -137,10 +136,10 @@ impl<'a, DB: Dialect> RowLock<'a, DB> {
         })
     }
 
-    /// Locks all rows of [`keys`](Self::keys), in the order of their keys; missing if one of them is.
+    /// Locks all rows of [`keys`](Self::keys), in the order of their keys; missing if one of them is. Of an empty list all are held.
     ///
     /// # Errors
-    /// If no keys are given, or a statement fails.
+    /// If `keys` was not said, or a statement fails.
     pub async fn all<S: Session<Database = DB>>(
         self,
         session: &mut S,
@@ -199,7 +198,7 @@ impl<'a, DB: Dialect> RowLock<'a, DB> {
     }
 
     fn select(&self) -> Result<Statement<'a, DB>, GuardError> {
-        let mut select = Statement::new("SELECT * FROM ");
+        let mut select = Statement::new(GUARD, "SELECT * FROM ");
         select.table(&self.table)?.push(" WHERE 1 = 1");
         self.conditions(&mut select)?;
         Ok(select)
@@ -240,11 +239,11 @@ impl<'a, DB: Dialect> RowLock<'a, DB> {
 
     /// How many of them there are, locked or not.
     async fn existing(&self, connection: &mut DB::Connection) -> Result<usize, GuardError> {
-        let mut select = Statement::new("SELECT count(*) FROM ");
+        let mut select = Statement::new(GUARD, "SELECT count(*) FROM ");
         select.table(&self.table)?.push(" WHERE 1 = 1");
         self.conditions(&mut select)?;
-        let rows = select.fetch(connection).await.map_err(failed::<DB>(GUARD))?;
-        let count = rows.first().map_or(Ok(0), |row| DB::integer(row, 0)).map_err(failed::<DB>(GUARD))?;
+        let rows = select.fetch(connection).await?;
+        let count = rows.first().map_or(Ok(0), |row| integer::<DB>(GUARD, row, 0, "a count"))?;
         Ok(usize::try_from(count).unwrap_or_default())
     }
 }

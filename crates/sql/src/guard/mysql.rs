@@ -63,6 +63,20 @@ impl Speak for MySql {
         }
     }
 
+    async fn unique_columns(
+        connection: &mut Self::Connection,
+        table: &str,
+        index: &str,
+    ) -> Result<Option<Vec<String>>, Error> {
+        let (schema, table) =
+            table.split_once('.').map_or((None, table), |(schema, table)| (Some(schema), table));
+        let sql = "SELECT CAST(COLUMN_NAME AS CHAR) FROM information_schema.STATISTICS \
+                   WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ? AND INDEX_NAME = ? AND NON_UNIQUE = 0";
+        let query = sqlx::query_scalar(sql).bind(schema).bind(table).bind(index);
+        let columns: Vec<String> = query.fetch_all(connection).await?;
+        Ok((!columns.is_empty()).then_some(columns))
+    }
+
     async fn migrate(connection: &mut Self::Connection) -> Result<(), Error> {
         Self::script(connection, Self::SCHEMA.to_owned()).await
     }

@@ -9,7 +9,7 @@ use sqlx::Error;
 use super::dialect::Speak;
 use super::error::{Fault, GuardError};
 use super::schema::DEDUP_TABLE;
-use super::statement::Statement;
+use super::statement::{Statement, failed, integer};
 
 /// Names one operation among all others, so that a duplicate of it is recognised for as long as its row is kept: 30 days,
 /// unless [`retain`](Self::retain) says otherwise.
@@ -38,7 +38,7 @@ impl OperationId {
     /// The operation `name` under this key, such as an order number or the id of a message.
     ///
     /// # Errors
-    /// If the name is empty or longer than 190 bytes, or the key is empty or longer than 255 bytes.
+    /// If the name is empty, longer than 190 bytes or has control characters, or the key is empty or longer than 255 bytes.
     pub fn new(name: &str, key: &str) -> Result<Self, InputError> {
         Self::scoped(&Scope::shared(), name, key)
     }
@@ -54,12 +54,17 @@ impl OperationId {
                 name.len()
             )));
         }
+        if name.chars().any(char::is_control) {
+            return Err(InputError::new(format!(
+                "the name of the operation, {name:?}, has control characters"
+            )));
+        }
         let id = RecordId::of(scope, &Operation::new(name)?, &Key::new(key)?);
         let retain = Duration::from_secs(30 * 24 * 60 * 60);
         Ok(Self { name: name.into(), id, retain, table: DEDUP_TABLE.into() })
     }
 
-    /// For how long a duplicate is recognised. It should outlast the longest time after which one may still come.
+    /// For how long a duplicate is recognised; not zero. It should outlast the longest time after which one may still come.
     #[must_use]
     pub fn retain(mut self, retain: Duration) -> Self {
         self.retain = retain;
@@ -86,7 +91,15 @@ impl OperationId {
     }
 
     /// `INSERT …` of the row; where there is `ON CONFLICT` it also takes an expired one, and touches no row of a duplicate.
-    fn insert<'a, DB: Speak>(&self, statement: &mut Statement<'a, DB>) -> Result<(), InputError> {
+    fn insert<'a, DB: Speak>(
+        &self,
+        guard: &'static str,
+        statement: &mut Statement<'a, DB>,
+    ) -> Result<(), GuardError> {
+        if self.retain.is_zero() {
+            let says = "`retain` is zero, so that no duplicate would be recognised; give it a time";
+            return Err(GuardError::input(guard, says));
+        }
         let micros = i64::try_from(self.retain.as_micros()).unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
         statement
             .push("INSERT INTO ")
@@ -118,14 +131,12 @@ impl OperationId {
         guard: &'static str,
         connection: &mut DB::Connection,
     ) -> Result<bool, GuardError> {
-        let mut insert = Statement::<DB>::new("");
-        self.insert(&mut insert)?;
-        match insert.execute(connection).await {
+        let mut insert = Statement::<DB>::new(guard, "");
+        self.insert(guard, &mut insert)?;
+        match insert.try_execute(connection).await {
             Ok(rows) => Ok(rows > 0),
             Err(error) => match (DB::ON_CONFLICT, DB::fault(&error)) {
-                (false, Fault::Duplicate(_)) => {
-                    self.revive::<DB>(connection).await.map_err(failed::<DB>(guard))
-                }
+                (false, Fault::Duplicate(_)) => self.revive::<DB>(guard, connection).await,
                 (_, fault) => Err(GuardError::database(guard, fault, error)),
             },
         }
@@ -133,25 +144,25 @@ impl OperationId {
 
     /// Takes an expired row. It is looked at first: a duplicate shares the lock of its row with other duplicates, and to write
     /// at once would let them wait for each other.
-    async fn revive<DB: Speak>(&self, connection: &mut DB::Connection) -> Result<bool, Error> {
+    async fn revive<DB: Speak>(
+        &self,
+        guard: &'static str,
+        connection: &mut DB::Connection,
+    ) -> Result<bool, GuardError> {
         let id = DB::bytes(self.id.as_bytes().to_vec());
-        let table = |statement: &mut Statement<'_, DB>| {
-            statement.table(&self.table).map(drop).map_err(|error| Error::Encode(error.into()))
-        };
-        let mut look = Statement::<DB>::new("SELECT CAST(expires_at <= ");
-        look.push(DB::NOW).push(" AS ").push(DB::INTEGER).push(") FROM ");
-        table(&mut look)?;
+        let mut look = Statement::<DB>::new(guard, "SELECT CAST(expires_at <= ");
+        look.push(DB::NOW).push(" AS ").push(DB::INTEGER).push(") FROM ").table(&self.table)?;
         look.push(" WHERE id = ").bind(&id).push(DB::LATEST);
         let expired = match look.fetch(connection).await?.first() {
-            Some(row) => DB::integer(row, 0)? != 0,
+            Some(row) => integer::<DB>(guard, row, 0, "the expiry of an operation")? != 0,
             None => false,
         };
         if !expired {
             return Ok(false);
         }
         let micros = i64::try_from(self.retain.as_micros()).unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
-        let mut take = Statement::<DB>::new("UPDATE ");
-        table(&mut take)?;
+        let mut take = Statement::<DB>::new(guard, "UPDATE ");
+        take.table(&self.table)?;
         take.push(" SET recorded_at = ").push(DB::NOW).push(", expires_at = ").push(DB::NOW).push(" + ");
         take.bind(&DB::number(micros));
         take.push(" WHERE id = ").bind(&id).push(" AND expires_at <= ").push(DB::NOW);
@@ -164,9 +175,9 @@ impl OperationId {
         guard: &'static str,
         connection: &mut DB::Connection,
     ) -> Result<(), GuardError> {
-        let mut delete = Statement::<DB>::new("DELETE FROM ");
+        let mut delete = Statement::<DB>::new(guard, "DELETE FROM ");
         delete.table(&self.table)?.push(" WHERE id = ").bind(&DB::bytes(self.id.as_bytes().to_vec()));
-        delete.execute(connection).await.map(drop).map_err(failed::<DB>(guard))
+        delete.execute(connection).await.map(drop)
     }
 }
 
@@ -176,44 +187,55 @@ impl fmt::Debug for OperationId {
     }
 }
 
-pub(super) fn failed<DB: Speak>(guard: &'static str) -> impl Fn(Error) -> GuardError {
-    move |error| GuardError::database(guard, DB::fault(&error), error)
-}
-
 /// What became of a statement that is run at most once for its operation.
 pub(super) enum Once {
     Duplicate,
-    Touched(u64),
+    Untouched,
+    Touched,
 }
 
 /// Records the operation, if there is one, and runs the statement if it is the first: together where the database can.
 ///
-/// `write` puts down an `UPDATE` or `DELETE` that ends in its `WHERE`.
+/// `write` puts down an `UPDATE` or `DELETE` of one row that ends in its `WHERE`.
 pub(super) async fn once<'a, DB: Speak>(
     guard: &'static str,
     connection: &mut DB::Connection,
     operation: Option<&OperationId>,
-    write: impl Fn(&mut Statement<'a, DB>) -> Result<(), InputError>,
+    write: impl Fn(&mut Statement<'a, DB>) -> Result<(), GuardError>,
 ) -> Result<Once, GuardError> {
-    let mut statement = Statement::new("");
-    let named = |error: InputError| GuardError::input(guard, error.to_string());
-    match operation {
+    let mut statement = Statement::new(guard, "");
+    let touched = match operation {
         Some(operation) if DB::WRITES_IN_WITH => {
             statement.push("WITH operation AS (");
-            operation.insert(&mut statement).map_err(named)?;
+            operation.insert(guard, &mut statement)?;
             statement.push(" RETURNING 1), change AS (");
-            write(&mut statement).map_err(named)?;
+            write(&mut statement)?;
             statement.push(" AND EXISTS (SELECT 1 FROM operation) RETURNING 1) ");
             statement.push("SELECT (SELECT count(*) FROM operation), (SELECT count(*) FROM change)");
-            let rows = statement.fetch(connection).await.map_err(failed::<DB>(guard))?;
-            let count = |column| -> Result<u64, GuardError> {
-                let row = rows.first().ok_or_else(|| failed::<DB>(guard)(Error::RowNotFound))?;
-                DB::integer(row, column).map(i64::unsigned_abs).map_err(failed::<DB>(guard))
-            };
-            return Ok(if count(0)? == 0 { Once::Duplicate } else { Once::Touched(count(1)?) });
+            let rows = statement.fetch(connection).await?;
+            let row = rows.first().ok_or_else(|| failed::<DB>(guard)(Error::RowNotFound))?;
+            if integer::<DB>(guard, row, 0, "a count")? == 0 {
+                return Ok(Once::Duplicate);
+            }
+            integer::<DB>(guard, row, 1, "a count")?.unsigned_abs()
         }
         Some(operation) if !operation.record::<DB>(guard, connection).await? => return Ok(Once::Duplicate),
-        _ => write(&mut statement).map_err(named)?,
+        _ => {
+            write(&mut statement)?;
+            statement.execute(connection).await?
+        }
+    };
+    match touched {
+        0 => Ok(Once::Untouched),
+        1 => Ok(Once::Touched),
+        rows => Err(too_many(guard, rows)),
     }
-    Ok(Once::Touched(statement.execute(connection).await.map_err(failed::<DB>(guard))?))
+}
+
+/// A key that is not one: what was done to one row was done to several.
+pub(super) fn too_many(guard: &'static str, rows: u64) -> GuardError {
+    let says = format!(
+        "{rows} rows have this key, and all of them were changed: roll back, and name all columns of a unique key"
+    );
+    GuardError::data(guard, says)
 }

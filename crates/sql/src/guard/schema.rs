@@ -2,9 +2,8 @@
 
 use super::dialect::{Dialect, Speak};
 use super::error::GuardError;
-use super::operation::failed;
 use super::session::Session;
-use super::statement::Statement;
+use super::statement::{Statement, failed};
 
 pub(super) const DEDUP_TABLE: &str = "onlyonce_dedup";
 pub(super) const SEQUENCE_TABLE: &str = "onlyonce_sequence";
@@ -36,19 +35,19 @@ pub async fn sweep<S: Session>(session: &mut S, limit: u32) -> Result<u64, Guard
 
 /// Finds by the index, deletes by primary key: no range is locked, and many may sweep at once.
 async fn sweep_table<DB: Speak>(connection: &mut DB::Connection, limit: u32) -> Result<u64, GuardError> {
-    let mut find = Statement::<DB>::new("SELECT id FROM ");
+    let mut find = Statement::<DB>::new("sweep", "SELECT id FROM ");
     find.table(DEDUP_TABLE)?.push(" WHERE expires_at <= ").push(DB::NOW).push(" ORDER BY expires_at LIMIT ");
     find.bind(&DB::number(i64::from(limit)));
-    let found = find.fetch(connection).await.map_err(failed::<DB>("sweep"))?;
+    let found = find.fetch(connection).await?;
     if found.is_empty() {
         return Ok(0);
     }
-    let mut delete = Statement::<DB>::new("DELETE FROM ");
+    let mut delete = Statement::<DB>::new("sweep", "DELETE FROM ");
     delete.table(DEDUP_TABLE)?.push(" WHERE expires_at <= ").push(DB::NOW).push(" AND id IN (");
     for (place, row) in found.iter().enumerate() {
         let id = DB::blob(row, 0).map_err(failed::<DB>("sweep"))?;
         delete.push(if place == 0 { "" } else { ", " }).bind(&DB::bytes(id));
     }
     delete.push(")");
-    delete.execute(connection).await.map_err(failed::<DB>("sweep"))
+    delete.execute(connection).await
 }

@@ -6,10 +6,10 @@ use onlyonce_core::{InputError, Key, Operation, RecordId, Scope, SequenceKey};
 
 use super::dialect::Speak;
 use super::error::{Fault, GuardError};
-use super::operation::{OperationId, failed};
+use super::operation::OperationId;
 use super::schema::SEQUENCE_TABLE;
 use super::session::Session;
-use super::statement::Statement;
+use super::statement::{Statement, integer};
 
 const GUARD: &str = "sequence";
 
@@ -116,17 +116,17 @@ impl Numbered {
     /// Raises the row of the credential. Most of the time there is one; so where `ON CONFLICT` is missing it is updated first.
     async fn rise<DB: Speak>(&self, connection: &mut DB::Connection) -> Result<Sequence, GuardError> {
         let accepted = if DB::ON_CONFLICT {
-            self.insert::<DB>()?.execute(connection).await.map_err(failed::<DB>(GUARD))? > 0
-        } else if self.update::<DB>()?.execute(connection).await.map_err(failed::<DB>(GUARD))? > 0 {
+            self.insert::<DB>()?.execute(connection).await? > 0
+        } else if self.update::<DB>()?.execute(connection).await? > 0 {
             true
         } else {
-            match self.insert::<DB>()?.execute(connection).await {
+            match self.insert::<DB>()?.try_execute(connection).await {
                 Ok(_) => true,
                 Err(error) => match DB::fault(&error) {
                     // It is there: below, or it came since.
                     Fault::Duplicate(_) => match self.last::<DB>(connection).await? {
                         Some(last) if last < self.number => {
-                            self.update::<DB>()?.execute(connection).await.map_err(failed::<DB>(GUARD))? > 0
+                            self.update::<DB>()?.execute(connection).await? > 0
                         }
                         _ => false,
                     },
@@ -150,8 +150,8 @@ impl Numbered {
         Ok(DB::bytes(id.as_bytes().to_vec()))
     }
 
-    fn insert<DB: Speak>(&self) -> Result<Statement<'static, DB>, InputError> {
-        let mut insert = Statement::new("INSERT INTO ");
+    fn insert<DB: Speak>(&self) -> Result<Statement<'static, DB>, GuardError> {
+        let mut insert = Statement::new(GUARD, "INSERT INTO ");
         insert.table(SEQUENCE_TABLE)?.push(if DB::ON_CONFLICT { " AS s" } else { "" });
         insert.push(" (id, last_number, recorded_at) VALUES (").bind(&self.id::<DB>()?).push(", ");
         insert.bind(&DB::number(self.number)).push(", ").push(DB::NOW).push(")");
@@ -163,9 +163,9 @@ impl Numbered {
         Ok(insert)
     }
 
-    fn update<DB: Speak>(&self) -> Result<Statement<'static, DB>, InputError> {
+    fn update<DB: Speak>(&self) -> Result<Statement<'static, DB>, GuardError> {
         let number = DB::number(self.number);
-        let mut update = Statement::new("UPDATE ");
+        let mut update = Statement::new(GUARD, "UPDATE ");
         update
             .table(SEQUENCE_TABLE)?
             .push(" SET last_number = ")
@@ -177,9 +177,9 @@ impl Numbered {
     }
 
     async fn last<DB: Speak>(&self, connection: &mut DB::Connection) -> Result<Option<i64>, GuardError> {
-        let mut select = Statement::<DB>::new("SELECT last_number FROM ");
+        let mut select = Statement::<DB>::new(GUARD, "SELECT last_number FROM ");
         select.table(SEQUENCE_TABLE)?.push(" WHERE id = ").bind(&self.id::<DB>()?).push(DB::LATEST);
-        let rows = select.fetch(connection).await.map_err(failed::<DB>(GUARD))?;
-        rows.first().map(|row| DB::integer(row, 0).map_err(failed::<DB>(GUARD))).transpose()
+        let rows = select.fetch(connection).await?;
+        rows.first().map(|row| integer::<DB>(GUARD, row, 0, "the last number")).transpose()
     }
 }

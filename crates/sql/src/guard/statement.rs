@@ -7,6 +7,7 @@ use sqlx::error::BoxDynError;
 use sqlx::{Arguments, Database, Encode, Error, Type};
 
 use super::dialect::Speak;
+use super::error::GuardError;
 use super::ident;
 
 /// A value that can be bound to a statement of this database; every type that sqlx can encode for it.
@@ -51,14 +52,33 @@ impl<DB: Database> Clone for Pair<'_, DB> {
     }
 }
 
+/// Each column once. Two that differ only in their case are one to most databases.
+pub(super) fn distinct<'c>(
+    guard: &'static str,
+    columns: impl IntoIterator<Item = &'c str>,
+) -> Result<(), GuardError> {
+    let mut seen: Vec<&str> = Vec::new();
+    for column in columns {
+        if seen.iter().any(|other| other.eq_ignore_ascii_case(column)) {
+            return Err(GuardError::input(
+                guard,
+                format!("the column `{column}` is given more than one value"),
+            ));
+        }
+        seen.push(column);
+    }
+    Ok(())
+}
+
 pub(super) struct Statement<'a, DB: Database> {
+    guard: &'static str,
     text: String,
     values: Vec<Value<'a, DB>>,
 }
 
 impl<'a, DB: Speak> Statement<'a, DB> {
-    pub(super) fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), values: Vec::new() }
+    pub(super) fn new(guard: &'static str, text: &str) -> Self {
+        Self { guard, text: text.to_owned(), values: Vec::new() }
     }
 
     pub(super) fn push(&mut self, text: &str) -> &mut Self {
@@ -66,13 +86,16 @@ impl<'a, DB: Speak> Statement<'a, DB> {
         self
     }
 
-    pub(super) fn table(&mut self, name: &str) -> Result<&mut Self, InputError> {
-        self.text.push_str(&ident::quoted_table(name, DB::QUOTE)?);
-        Ok(self)
+    pub(super) fn table(&mut self, name: &str) -> Result<&mut Self, GuardError> {
+        self.name(ident::quoted_table(name, DB::QUOTE))
     }
 
-    pub(super) fn column(&mut self, name: &str) -> Result<&mut Self, InputError> {
-        self.text.push_str(&ident::quoted(name, DB::QUOTE)?);
+    pub(super) fn column(&mut self, name: &str) -> Result<&mut Self, GuardError> {
+        self.name(ident::quoted(name, DB::QUOTE))
+    }
+
+    fn name(&mut self, quoted: Result<String, InputError>) -> Result<&mut Self, GuardError> {
+        self.text.push_str(&quoted.map_err(|error| GuardError::input(self.guard, error.to_string()))?);
         Ok(self)
     }
 
@@ -83,7 +106,7 @@ impl<'a, DB: Speak> Statement<'a, DB> {
     }
 
     /// `column = value AND …`.
-    pub(super) fn all_equal(&mut self, pairs: &[Pair<'a, DB>]) -> Result<&mut Self, InputError> {
+    pub(super) fn all_equal(&mut self, pairs: &[Pair<'a, DB>]) -> Result<&mut Self, GuardError> {
         for (place, pair) in pairs.iter().enumerate() {
             self.push(if place == 0 { "" } else { " AND " })
                 .column(&pair.column)?
@@ -93,14 +116,22 @@ impl<'a, DB: Speak> Statement<'a, DB> {
         Ok(self)
     }
 
-    pub(super) async fn execute(self, connection: &mut DB::Connection) -> Result<u64, Error> {
+    /// Runs it and says how many rows it touched.
+    pub(super) async fn execute(self, connection: &mut DB::Connection) -> Result<u64, GuardError> {
+        let guard = self.guard;
+        self.try_execute(connection).await.map_err(failed::<DB>(guard))
+    }
+
+    /// The same for those who want to see what failed.
+    pub(super) async fn try_execute(self, connection: &mut DB::Connection) -> Result<u64, Error> {
         let (text, arguments) = self.finish()?;
         DB::execute(connection, text, arguments).await
     }
 
-    pub(super) async fn fetch(self, connection: &mut DB::Connection) -> Result<Vec<DB::Row>, Error> {
-        let (text, arguments) = self.finish()?;
-        DB::fetch(connection, text, arguments).await
+    pub(super) async fn fetch(self, connection: &mut DB::Connection) -> Result<Vec<DB::Row>, GuardError> {
+        let guard = self.guard;
+        let (text, arguments) = self.finish().map_err(failed::<DB>(guard))?;
+        DB::fetch(connection, text, arguments).await.map_err(failed::<DB>(guard))
     }
 
     pub(super) fn finish(self) -> Result<(String, DB::Arguments), Error> {
@@ -110,4 +141,22 @@ impl<'a, DB: Speak> Statement<'a, DB> {
         }
         Ok((self.text, arguments))
     }
+}
+
+pub(super) fn failed<DB: Speak>(guard: &'static str) -> impl Fn(Error) -> GuardError {
+    move |error| GuardError::database(guard, DB::fault(&error), error)
+}
+
+/// A column that holds a whole number, by what it means.
+pub(super) fn integer<DB: Speak>(
+    guard: &'static str,
+    row: &DB::Row,
+    column: usize,
+    what: &str,
+) -> Result<i64, GuardError> {
+    DB::integer(row, column).map_err(failed::<DB>(guard))?.ok_or_else(|| is_null(guard, what))
+}
+
+pub(super) fn is_null(guard: &'static str, what: &str) -> GuardError {
+    GuardError::data(guard, format!("{what} is NULL, and can be compared with nothing; give it a value"))
 }

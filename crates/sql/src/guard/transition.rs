@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use onlyonce_core::{InputError, StateMachine, Stored};
+use onlyonce_core::{StateMachine, Stored};
 use sqlx::Database;
 
 use super::change::Change;
 use super::dialect::Dialect;
 use super::error::GuardError;
-use super::operation::{Once, OperationId, failed, once};
+use super::operation::{Once, OperationId, once, too_many};
 use super::session::Session;
-use super::statement::{Bindable, Pair, Statement, Value};
+use super::statement::{Bindable, Pair, Statement, Value, failed, integer, is_null};
 
 const GUARD: &str = "transition";
 
@@ -117,7 +117,8 @@ impl<'a, DB: Dialect, M: StateMachine> StateChange<'a, DB, M> {
     /// Moves the row.
     ///
     /// # Errors
-    /// If the call is incomplete, a statement fails, or the row is in a state that the machine does not have.
+    /// If the call is incomplete or changes a column twice, a statement fails, the key is that of several rows, or the row is in a
+    /// state that the machine does not have.
     pub async fn run<S: Session<Database = DB>>(
         mut self,
         session: &mut S,
@@ -125,6 +126,7 @@ impl<'a, DB: Dialect, M: StateMachine> StateChange<'a, DB, M> {
         if self.key.is_empty() {
             return Err(GuardError::input(GUARD, "which row? say `.key(column, value)`"));
         }
+        self.change.check(GUARD, &self.column)?;
         let sources: Vec<M> =
             M::STATES.iter().copied().filter(|state| state.targets().contains(&self.to)).collect();
         let connection = session.connection();
@@ -133,8 +135,8 @@ impl<'a, DB: Dialect, M: StateMachine> StateChange<'a, DB, M> {
             Once::Duplicate => {
                 return Ok(self.operation.take().map_or(Transition::AlreadyInTarget, Transition::Duplicate));
             }
-            Once::Touched(0) => {}
-            Once::Touched(_) => return Ok(Transition::Applied),
+            Once::Touched => return Ok(Transition::Applied),
+            Once::Untouched => {}
         }
         let outcome = match self.current(connection).await? {
             None => Transition::NotFound,
@@ -142,10 +144,12 @@ impl<'a, DB: Dialect, M: StateMachine> StateChange<'a, DB, M> {
             Some(state) if !sources.contains(&state) => Transition::Illegal { from: state, to: self.to },
             Some(_) => {
                 // It came to a state that may become the target since; now it is locked.
-                let mut statement = Statement::new("");
+                let mut statement = Statement::new(GUARD, "");
                 self.write(&mut statement, &sources)?;
-                statement.execute(connection).await.map_err(failed::<DB>(GUARD))?;
-                return Ok(Transition::Applied);
+                return match statement.execute(connection).await? {
+                    rows @ 2.. => Err(too_many(GUARD, rows)),
+                    _ => Ok(Transition::Applied),
+                };
             }
         };
         // An operation that did nothing is not recorded, else its retry would be taken for a duplicate.
@@ -155,7 +159,7 @@ impl<'a, DB: Dialect, M: StateMachine> StateChange<'a, DB, M> {
         Ok(outcome)
     }
 
-    fn write(&self, statement: &mut Statement<'a, DB>, sources: &[M]) -> Result<(), InputError> {
+    fn write(&self, statement: &mut Statement<'a, DB>, sources: &[M]) -> Result<(), GuardError> {
         statement.push("UPDATE ").table(&self.table)?.push(" SET ");
         self.change.assignments(statement)?;
         statement.column(&self.column)?.push(" = ").bind(&bound::<DB>(self.to.stored()));
@@ -175,16 +179,18 @@ impl<'a, DB: Dialect, M: StateMachine> StateChange<'a, DB, M> {
     /// The state that the row is in now, under its lock.
     async fn current(&self, connection: &mut DB::Connection) -> Result<Option<M>, GuardError> {
         let whole = M::STATES.iter().any(|state| matches!(state.stored(), Stored::Integer(_)));
-        let mut select = Statement::new("SELECT CAST(");
+        let mut select = Statement::new(GUARD, "SELECT CAST(");
         select.column(&self.column)?.push(" AS ").push(if whole { DB::INTEGER } else { DB::TEXT });
         select.push(") FROM ").table(&self.table)?.push(" WHERE ").all_equal(&self.key)?.push(DB::FOR_UPDATE);
-        let rows = select.fetch(connection).await.map_err(failed::<DB>(GUARD))?;
+        let rows = select.fetch(connection).await?;
         let Some(row) = rows.first() else { return Ok(None) };
+        let what = format!("the state `{}` of the row", self.column);
         let (state, shown) = if whole {
-            let found = DB::integer(row, 0).map_err(failed::<DB>(GUARD))?;
+            let found = integer::<DB>(GUARD, row, 0, &what)?;
             (M::STATES.iter().find(|state| state.stored() == Stored::Integer(found)), found.to_string())
         } else {
-            let found = DB::text(row, 0).map_err(failed::<DB>(GUARD))?;
+            let found =
+                DB::text(row, 0).map_err(failed::<DB>(GUARD))?.ok_or_else(|| is_null(GUARD, &what))?;
             (
                 M::STATES.iter().find(|state| matches!(state.stored(), Stored::Text(text) if text == found)),
                 found,

@@ -1,12 +1,11 @@
 //! A row that may exist only once.
 
-use sqlx::Database;
+use sqlx::{Database, Error};
 
 use super::dialect::Dialect;
 use super::error::{Fault, GuardError};
-use super::operation::failed;
 use super::session::Session;
-use super::statement::{Bindable, Pair, Statement};
+use super::statement::{Bindable, Pair, Statement, distinct, failed};
 
 const GUARD: &str = "unique";
 
@@ -31,8 +30,8 @@ pub struct UniqueInsert<'a, DB: Database> {
     constraint: Option<(String, Vec<String>)>,
 }
 
-/// Inserts a row, or says which one was there. A duplicate is told by the constraint that is named; the violation of any other
-/// stays an error.
+/// Inserts a row, or says which one was there: one with the same values in the columns of the constraint that is named. The
+/// violation of any other constraint stays an error.
 ///
 /// The unique index decides, in one statement: whoever asks first and inserts then loses to whoever does so at the same time.
 ///
@@ -98,21 +97,22 @@ impl<'a, DB: Dialect> UniqueInsert<'a, DB> {
         session: &mut S,
     ) -> Result<Unique<DB::Row>, GuardError> {
         let (name, key) = self.key()?;
+        let columns = self.values.iter().map(|pair| pair.column.as_str()).chain(self.version.as_deref());
+        distinct(GUARD, columns)?;
         let connection = session.connection();
         for _ in 0..TRIES {
-            match self.insert(&key)?.execute(connection).await {
-                Ok(0) => {}
+            let another = match self.insert(&key)?.try_execute(connection).await {
+                Ok(0) => None,
                 Ok(_) => return Ok(Unique::Inserted),
-                Err(error) => match DB::fault(&error) {
-                    Fault::Duplicate(Some(violated)) if !DB::ON_CONFLICT && violated == *name => {}
-                    fault => return Err(GuardError::database(GUARD, fault, error)),
-                },
-            }
-            let mut select = Statement::new("SELECT * FROM ");
+                Err(error) => self.judge(connection, (name, &key), error).await?,
+            };
+            let mut select = Statement::new(GUARD, "SELECT * FROM ");
             select.table(&self.table)?.push(" WHERE ").all_equal(&key)?.push(DB::LATEST);
-            let found = select.fetch(connection).await.map_err(failed::<DB>(GUARD))?;
-            if let Some(row) = found.into_iter().next() {
+            if let Some(row) = select.fetch(connection).await?.into_iter().next() {
                 return Ok(Unique::AlreadyThere(row));
+            }
+            if let Some(error) = another {
+                return Err(failed::<DB>(GUARD)(error));
             }
             // It was deleted, or its transaction rolled back, between the two.
         }
@@ -120,6 +120,29 @@ impl<'a, DB: Dialect> UniqueInsert<'a, DB> {
             GUARD,
             format!("a row of `{}` came and went {TRIES} times; try again", self.table),
         ))
+    }
+
+    /// Whether there may be such a row. A retry of the same row violates all its keys, and the server names but one; so the row is
+    /// looked for whichever that is, once its columns are known to be unique. If it is not there, the error tells of another one.
+    async fn judge(
+        &self,
+        connection: &mut DB::Connection,
+        (name, key): (&str, &[Pair<'a, DB>]),
+        error: Error,
+    ) -> Result<Option<Error>, GuardError> {
+        let violated = match DB::fault(&error) {
+            Fault::Duplicate(violated) if !DB::ON_CONFLICT => violated,
+            fault => return Err(GuardError::database(GUARD, fault, error)),
+        };
+        let is_named = violated.is_some_and(|violated| violated.eq_ignore_ascii_case(name));
+        let columns = DB::unique_columns(connection, &self.table, name).await.map_err(failed::<DB>(GUARD))?;
+        match columns {
+            Some(columns) if !are_those_of(&columns, key) => {
+                Err(GuardError::database(GUARD, Fault::NoSuchConstraint, error))
+            }
+            None if !is_named => Err(failed::<DB>(GUARD)(error)),
+            _ => Ok((!is_named).then_some(error)),
+        }
     }
 
     /// The constraint's name, and its columns with their values.
@@ -144,7 +167,7 @@ impl<'a, DB: Dialect> UniqueInsert<'a, DB> {
     }
 
     fn insert(&self, key: &[Pair<'a, DB>]) -> Result<Statement<'a, DB>, GuardError> {
-        let mut insert = Statement::new("INSERT INTO ");
+        let mut insert = Statement::new(GUARD, "INSERT INTO ");
         insert.table(&self.table)?.push(" (");
         for (place, pair) in self.values.iter().enumerate() {
             insert.push(if place == 0 { "" } else { ", " }).column(&pair.column)?;
@@ -173,6 +196,11 @@ impl<'a, DB: Dialect> UniqueInsert<'a, DB> {
         }
         Ok(insert)
     }
+}
+
+fn are_those_of<DB: Database>(columns: &[String], key: &[Pair<'_, DB>]) -> bool {
+    let has = |name: &String| key.iter().any(|pair| pair.column.eq_ignore_ascii_case(name));
+    columns.len() == key.len() && columns.iter().all(has)
 }
 
 impl<DB: Database> std::fmt::Debug for UniqueInsert<'_, DB> {

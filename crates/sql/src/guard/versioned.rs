@@ -2,15 +2,14 @@
 
 use std::fmt;
 
-use onlyonce_core::InputError;
 use sqlx::Database;
 
 use super::change::Change;
 use super::dialect::Dialect;
 use super::error::GuardError;
-use super::operation::{Once, OperationId, failed, once};
+use super::operation::{Once, OperationId, once, too_many};
 use super::session::Session;
-use super::statement::{Bindable, Pair, Statement};
+use super::statement::{Bindable, Pair, Statement, integer};
 
 const GUARD: &str = "versioned";
 
@@ -37,12 +36,18 @@ type Recompute<'a, DB> = Box<dyn FnOnce(&<DB as Database>::Row) -> Option<Change
 /// A row at a version; see [`versioned`].
 #[must_use = "nothing happens before `update` or `delete`"]
 pub struct VersionedRow<'a, DB: Database> {
+    row: Row<'a, DB>,
+    seen: Option<i64>,
+    // Apart from the rest, because a closure that is sent between threads need not be shared by them.
+    recompute: Option<Recompute<'a, DB>>,
+}
+
+/// Which row it is, and under which operation it is changed.
+struct Row<'a, DB: Database> {
     table: String,
     key: Vec<Pair<'a, DB>>,
     column: String,
-    seen: Option<i64>,
     operation: Option<OperationId>,
-    recompute: Option<Recompute<'a, DB>>,
 }
 
 /// Changes or deletes a row only if it is still at the version that was seen. The version is a whole number in a column of the
@@ -82,20 +87,14 @@ pub fn versioned<'a, DB: Dialect>(
     table: impl Into<String>,
     version: impl Into<String>,
 ) -> VersionedRow<'a, DB> {
-    VersionedRow {
-        table: table.into(),
-        key: Vec::new(),
-        column: version.into(),
-        seen: None,
-        operation: None,
-        recompute: None,
-    }
+    let row = Row { table: table.into(), key: Vec::new(), column: version.into(), operation: None };
+    VersionedRow { row, seen: None, recompute: None }
 }
 
 impl<'a, DB: Dialect> VersionedRow<'a, DB> {
     /// The key of the row; once for every column of it.
     pub fn key(mut self, column: impl Into<String>, value: impl Bindable<'a, DB>) -> Self {
-        self.key.push(Pair::new(column, value));
+        self.row.key.push(Pair::new(column, value));
         self
     }
 
@@ -107,7 +106,7 @@ impl<'a, DB: Dialect> VersionedRow<'a, DB> {
 
     /// Makes this an operation that is done at most once.
     pub fn operation(mut self, operation: OperationId) -> Self {
-        self.operation = Some(operation);
+        self.row.operation = Some(operation);
         self
     }
 
@@ -121,46 +120,50 @@ impl<'a, DB: Dialect> VersionedRow<'a, DB> {
     /// Changes the row.
     ///
     /// # Errors
-    /// If the call is incomplete, or a statement fails.
+    /// If the call is incomplete or changes a column twice, if the key is that of several rows, or if a statement fails.
     pub async fn update<S: Session<Database = DB>>(
-        mut self,
+        self,
         session: &mut S,
         change: Change<'a, DB>,
     ) -> Result<Versioned<DB::Row>, GuardError> {
         let seen = self.check()?;
-        if self.recompute.is_some() && self.operation.is_none() {
+        let Self { row, recompute, .. } = self;
+        change.check(GUARD, &row.column)?;
+        if recompute.is_some() && row.operation.is_none() {
             return Err(GuardError::input(
                 GUARD,
                 "a conflict is retried only under an operation id; give one",
             ));
         }
         let connection = session.connection();
-        let write = |statement: &mut Statement<'a, DB>| self.write_update(statement, &change, seen);
-        match once(GUARD, connection, self.operation.as_ref(), write).await? {
-            Once::Duplicate => return Ok(self.duplicate()),
-            Once::Touched(0) => {}
-            Once::Touched(_) => return Ok(Versioned::Applied { version: seen + 1 }),
+        let write = |statement: &mut Statement<'a, DB>| row.write_update(statement, &change, seen);
+        match once(GUARD, connection, row.operation.as_ref(), write).await? {
+            Once::Duplicate => return Ok(row.duplicate()),
+            Once::Touched => return Ok(Versioned::Applied { version: seen + 1 }),
+            Once::Untouched => {}
         }
-        let Some((row, version)) = self.current(connection).await? else {
-            return self.nothing_done(connection, Versioned::NotFound).await;
+        let Some((found, version)) = row.current(connection).await? else {
+            return row.nothing_done(connection, Versioned::NotFound).await;
         };
         if version == seen && change.is_conditional() {
-            return self.nothing_done(connection, Versioned::Unmet(row)).await;
+            return row.nothing_done(connection, Versioned::Unmet(found)).await;
         }
-        let again = match (&self.operation, self.recompute.take()) {
+        let again = match (&row.operation, recompute) {
             (None, _) => None,
-            (Some(_), Some(recompute)) => recompute(&row),
+            (Some(_), Some(recompute)) => recompute(&found),
             (Some(_), None) => change.is_relative().then_some(change),
         };
         let Some(change) = again else {
-            return self.nothing_done(connection, Versioned::Conflict(row)).await;
+            return row.nothing_done(connection, Versioned::Conflict(found)).await;
         };
+        change.check(GUARD, &row.column)?;
         // The row is locked: nobody comes between.
-        let mut statement = Statement::new("");
-        self.write_update(&mut statement, &change, version)?;
-        match statement.execute(connection).await.map_err(failed::<DB>(GUARD))? {
-            0 => self.nothing_done(connection, Versioned::Unmet(row)).await,
-            _ => Ok(Versioned::Applied { version: version + 1 }),
+        let mut statement = Statement::new(GUARD, "");
+        row.write_update(&mut statement, &change, version)?;
+        match statement.execute(connection).await? {
+            0 => row.nothing_done(connection, Versioned::Unmet(found)).await,
+            1 => Ok(Versioned::Applied { version: version + 1 }),
+            rows => Err(too_many(GUARD, rows)),
         }
     }
 
@@ -168,40 +171,43 @@ impl<'a, DB: Dialect> VersionedRow<'a, DB> {
     /// another: see [`UniqueInsert::first_version`](super::UniqueInsert::first_version). A conflict is never retried.
     ///
     /// # Errors
-    /// If the call is incomplete, or a statement fails.
+    /// If the call is incomplete, if the key is that of several rows, or if a statement fails.
     pub async fn delete<S: Session<Database = DB>>(
-        mut self,
+        self,
         session: &mut S,
     ) -> Result<Versioned<DB::Row>, GuardError> {
         let seen = self.check()?;
+        let row = self.row;
         let connection = session.connection();
         let write = |statement: &mut Statement<'a, DB>| {
-            statement.push("DELETE FROM ").table(&self.table)?;
-            self.write_where(statement, seen)
+            statement.push("DELETE FROM ").table(&row.table)?;
+            row.write_where(statement, seen)
         };
-        match once(GUARD, connection, self.operation.as_ref(), write).await? {
-            Once::Duplicate => return Ok(self.duplicate()),
-            Once::Touched(0) => {}
-            Once::Touched(_) => return Ok(Versioned::Applied { version: seen }),
+        match once(GUARD, connection, row.operation.as_ref(), write).await? {
+            Once::Duplicate => return Ok(row.duplicate()),
+            Once::Touched => return Ok(Versioned::Applied { version: seen }),
+            Once::Untouched => {}
         }
-        let outcome = match self.current(connection).await? {
-            Some((row, _)) => Versioned::Conflict(row),
+        let outcome = match row.current(connection).await? {
+            Some((found, _)) => Versioned::Conflict(found),
             None => Versioned::NotFound,
         };
-        self.nothing_done(connection, outcome).await
+        row.nothing_done(connection, outcome).await
     }
 
     fn check(&self) -> Result<i64, GuardError> {
-        if self.key.is_empty() {
+        if self.row.key.is_empty() {
             return Err(GuardError::input(GUARD, "which row? say `.key(column, value)`"));
         }
         self.seen.ok_or_else(|| {
             GuardError::input(GUARD, "at which version was the row seen? say `.seen(version)`")
         })
     }
+}
 
-    fn duplicate(&mut self) -> Versioned<DB::Row> {
-        self.operation.take().map_or(Versioned::NotFound, Versioned::Duplicate)
+impl<'a, DB: Dialect> Row<'a, DB> {
+    fn duplicate(self) -> Versioned<DB::Row> {
+        self.operation.map_or(Versioned::NotFound, Versioned::Duplicate)
     }
 
     /// An operation that did nothing is not recorded, else its retry would be taken for a duplicate.
@@ -221,7 +227,7 @@ impl<'a, DB: Dialect> VersionedRow<'a, DB> {
         statement: &mut Statement<'a, DB>,
         change: &Change<'a, DB>,
         version: i64,
-    ) -> Result<(), InputError> {
+    ) -> Result<(), GuardError> {
         statement.push("UPDATE ").table(&self.table)?.push(" SET ");
         change.assignments(statement)?;
         statement.column(&self.column)?.push(" = ").column(&self.column)?.push(" + 1");
@@ -229,7 +235,7 @@ impl<'a, DB: Dialect> VersionedRow<'a, DB> {
         change.conditions(statement)
     }
 
-    fn write_where(&self, statement: &mut Statement<'a, DB>, version: i64) -> Result<(), InputError> {
+    fn write_where(&self, statement: &mut Statement<'a, DB>, version: i64) -> Result<(), GuardError> {
         statement.push(" WHERE ").all_equal(&self.key)?.push(" AND ").column(&self.column)?.push(" = ");
         statement.bind(&DB::number(version));
         Ok(())
@@ -237,7 +243,7 @@ impl<'a, DB: Dialect> VersionedRow<'a, DB> {
 
     /// The row as it is now, and its version.
     async fn current(&self, connection: &mut DB::Connection) -> Result<Option<(DB::Row, i64)>, GuardError> {
-        let mut select = Statement::new("SELECT t.*, CAST(t.");
+        let mut select = Statement::new(GUARD, "SELECT t.*, CAST(t.");
         select
             .column(&self.column)?
             .push(" AS ")
@@ -245,9 +251,10 @@ impl<'a, DB: Dialect> VersionedRow<'a, DB> {
             .push(") AS onlyonce_version FROM ")
             .table(&self.table)?;
         select.push(" AS t WHERE ").all_equal(&self.key)?.push(DB::FOR_UPDATE);
-        let rows = select.fetch(connection).await.map_err(failed::<DB>(GUARD))?;
+        let rows = select.fetch(connection).await?;
         let Some(row) = rows.into_iter().next() else { return Ok(None) };
-        let version = DB::integer(&row, DB::width(&row) - 1).map_err(failed::<DB>(GUARD))?;
+        let what = format!("the version `{}` of the row", self.column);
+        let version = integer::<DB>(GUARD, &row, DB::width(&row) - 1, &what)?;
         Ok(Some((row, version)))
     }
 }
@@ -256,9 +263,9 @@ impl<DB: Database> fmt::Debug for VersionedRow<'_, DB> {
     // The key may be personal data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VersionedRow")
-            .field("table", &self.table)
+            .field("table", &self.row.table)
             .field("seen", &self.seen)
-            .field("operation", &self.operation)
+            .field("operation", &self.row.operation)
             .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 
 mod dedup;
 mod locked;
+mod misuse;
 mod rolled_back;
 mod sequence;
 mod transition;

@@ -34,6 +34,20 @@ async fn the_violation_of_another_constraint_stays_an_error() {
     }
 }
 
+/// All its keys are violated, and a server may name any of them.
+#[tokio::test]
+async fn a_retry_of_the_same_row_is_told_so_whichever_constraint_is_named() {
+    let shop = Shop::open().await;
+    let mut tx = shop.begin().await;
+    let row = || order(1, "A-1", 100).set("email", "a@b");
+    assert!(matches!(row().run(&mut tx).await.unwrap(), Unique::Inserted));
+    for again in [row(), row().constraint("un_email", ["email"]), row().primary_key(["id"])] {
+        let Unique::AlreadyThere(found) = again.run(&mut tx).await.unwrap() else { panic!("twice") };
+        assert_eq!(found.get::<i64, _>("id"), 1);
+    }
+    tx.commit().await.unwrap();
+}
+
 #[tokio::test]
 async fn the_primary_key_is_a_constraint_too() {
     let shop = Shop::open().await;
