@@ -78,7 +78,7 @@ impl fmt::Display for Refusal {
             }
             Self::OutOfOrder { .. } => "a call with a higher number came before; number calls in rising order",
             Self::Unreadable => "the record of this call was written in a way that this release does not know",
-            Self::Store(_) => "the call did not run, because its record could not be kept",
+            Self::Store(_) => "the call did not run, or what it did was undone, because its record could not be kept",
             Self::Input(_) => "the call did not run, because its key, scope, operation or input can't be used",
         })
     }

@@ -147,7 +147,9 @@ async fn a_panic_is_undone_and_said_to_be<DB: Effects>() {
 async fn a_tx_inside_the_body_commits_nothing<DB: Effects>() {
     let world = World::<DB>::new().await;
     let (status, body, _) = world.post("/in-body").await;
-    assert!(status.is_server_error(), "{status} {body}");
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
+    // It is the handler that has to be put right, and that is said.
+    assert!(body.contains(r#""retryable":false"#) && body.contains("a retry will not help"), "{body}");
     assert_eq!(world.effects().await, 0);
 }
 

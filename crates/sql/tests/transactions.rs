@@ -31,7 +31,12 @@ on_each! {
     a_handler_that_rolls_back_by_itself_gets_no_answer_out,
     a_handler_that_commits_by_itself_has_one_effect_and_its_answer,
     a_handler_that_commits_by_itself_and_fails_is_never_run_again,
+    a_handler_that_commits_by_itself_and_refuses_is_kept_to_what_it_said,
     a_savepoint_of_the_handler_is_its_own,
+    a_savepoint_that_is_left_open_is_undone_and_the_rest_commits,
+    a_savepoint_that_is_stopped_half_way_leaves_no_transaction_behind,
+    duplicates_of_a_call_that_can_not_claim_fail_with_it_and_not_one_after_the_other,
+    duplicates_of_a_key_that_is_held_elsewhere_wait_together,
     a_caller_who_goes_away_stops_nothing_and_leaves_no_transaction,
     a_large_answer_is_kept_byte_for_byte,
     a_record_that_was_released_under_a_lease_is_taken_in_the_transaction,
@@ -419,6 +424,125 @@ async fn a_handler_that_commits_by_itself_and_fails_is_never_run_again<DB: Effec
     assert_eq!(world.effects("k").await, 1);
 }
 
+async fn a_handler_that_commits_by_itself_and_refuses_is_kept_to_what_it_said<DB: Effects>() {
+    let world = World::<DB>::new(waiting(LONG)).await;
+    let table = world.table.clone();
+    let refused = world
+        .once
+        .call("pay", "k")
+        .in_transaction(move |mut tx: Tx<DB>| async move {
+            DB::effect(&mut tx, &table, "k").await;
+            DB::say(&mut tx, "COMMIT").await;
+            Err::<String, _>(No::SoldOut)
+        })
+        .await;
+    assert!(matches!(refused, Err(No::SoldOut)), "{refused:?}");
+    for once in [&world.once, &world.elsewhere(waiting(LONG)).await] {
+        let again = world.pay(once, "k").await;
+        assert!(matches!(again, Err(No::SoldOut)), "{again:?}");
+    }
+    assert_eq!(world.effects("k").await, 1);
+    every_connection_is_free(&world.store).await;
+}
+
+/// Its end would be taken for the commit, and an answer go out for what is not committed.
+async fn a_savepoint_that_is_left_open_is_undone_and_the_rest_commits<DB: Effects>() {
+    let world = World::<DB>::new(waiting(LONG)).await;
+    for (key, fails) in [("kept", false), ("failed", true)] {
+        let table = world.table.clone();
+        let ran = world
+            .once
+            .call("pay", key)
+            .in_transaction(move |mut tx: Tx<DB>| async move {
+                DB::effect(&mut tx, &table, key).await;
+                let mut inner = sqlx::Connection::begin(&mut *tx).await.unwrap();
+                DB::effect(&mut inner, &table, "undone").await;
+                std::mem::forget(inner);
+                if fails { Err(No::Accident) } else { Ok("paid".to_owned()) }
+            })
+            .await;
+        assert_eq!(ran.is_err(), fails, "{ran:?}");
+        every_connection_is_free(&world.store).await;
+    }
+    assert_eq!(world.pay(&world.once, "kept").await.unwrap(), "paid");
+    let counts = (world.effects("kept").await, world.effects("failed").await, world.effects("undone").await);
+    assert_eq!(counts, (1, 0, 0));
+}
+
+/// The driver may undo more than the savepoint then; but the key resolves, and the connection can be used.
+async fn a_savepoint_that_is_stopped_half_way_leaves_no_transaction_behind<DB: Effects>() {
+    let world = World::<DB>::new(waiting(LONG)).await;
+    for n in 0..60_u64 {
+        let (key, name, table) = (format!("k{n}"), format!("k{n}"), world.table.clone());
+        let ran = world.once.call("pay", key.clone()).in_transaction(move |mut tx: Tx<DB>| async move {
+            DB::effect(&mut tx, &table, &name).await;
+            let _ = tokio::time::timeout(Duration::from_micros(n * 15), async {
+                let mut inner = sqlx::Connection::begin(&mut *tx).await?;
+                DB::try_say(&mut inner, &format!("INSERT INTO effects_{table} (name) VALUES ('inner')"))
+                    .await?;
+                inner.commit().await
+            })
+            .await;
+            Ok::<_, No>("paid".to_owned())
+        });
+        match tokio::time::timeout(LONG, ran).await.unwrap() {
+            Ok(answer) => assert_eq!(answer, "paid"),
+            Err(No::Refused(Refusal::Store(_))) => {
+                world.pay(&world.once, &key).await.unwrap();
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+        assert_eq!(world.effects(&key).await, 1, "{key}");
+    }
+    every_connection_is_free(&world.store).await;
+}
+
+async fn duplicates_of_a_call_that_can_not_claim_fail_with_it_and_not_one_after_the_other<DB: Effects>() {
+    let world = World::<DB>::new(Settings::default()).await;
+    let patience = Duration::from_secs(2);
+    let options = sqlx::pool::PoolOptions::<DB>::new().max_connections(1).acquire_timeout(patience);
+    let pool = options.connect(&DB::url()).await.unwrap();
+    let store = SqlStore::<DB>::from_pool(pool.clone()).table(&*world.table).open().await.unwrap();
+    let once = store.same_transaction().settings(waiting(Duration::ZERO)).build().unwrap();
+    let taken = pool.acquire().await.unwrap();
+    let duplicates = (0..10).map(|_| world.pay(&once, "k"));
+    let all = futures_util::future::join_all(duplicates);
+    // One after the other they would take twenty seconds, and as long again for the place of the first.
+    let all = tokio::time::timeout(patience * 5, all).await.expect("they fail together");
+    for failed in all {
+        assert!(matches!(failed, Err(No::Refused(Refusal::Store(_)))), "{failed:?}");
+    }
+    drop(taken);
+    world.pay(&once, "k").await.unwrap();
+    assert_eq!(world.effects("k").await, 1);
+}
+
+async fn duplicates_of_a_key_that_is_held_elsewhere_wait_together<DB: Effects>() {
+    let world = World::<DB>::new(waiting(Duration::ZERO)).await;
+    let other = world.elsewhere(waiting(LONG)).await;
+    let (begun, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (table, told, ended) = (world.table.clone(), Arc::clone(&begun), Arc::clone(&end));
+    let first = tokio::spawn(other.call("pay", "k").in_transaction(move |mut tx: Tx<DB>| async move {
+        DB::effect(&mut tx, &table, "k").await;
+        told.notify_one();
+        ended.notified().await;
+        Ok::<_, No>("paid".to_owned())
+    }));
+    begun.notified().await;
+    let duplicates = (0..30).map(|_| world.pay(&world.once, "k"));
+    let all = futures_util::future::join_all(duplicates);
+    // The shortest wait of MariaDB is a second, SQLite's is ten: one after the other they would take half a minute, or five.
+    let all = tokio::time::timeout(Duration::from_secs(25), all).await.expect("they wait together");
+    for refused in all {
+        let is_told = matches!(refused, Err(No::Refused(Refusal::InProgress { .. } | Refusal::Store(_))));
+        assert!(is_told, "{refused:?}");
+    }
+    end.notify_one();
+    first.await.unwrap().unwrap();
+    assert_eq!(world.pay(&world.once, "k").await.unwrap(), "paid");
+    assert_eq!(world.effects("k").await, 1);
+}
+
 async fn a_savepoint_of_the_handler_is_its_own<DB: Effects>() {
     let world = World::<DB>::new(Settings::default()).await;
     let table = world.table.clone();
@@ -447,6 +571,9 @@ async fn every_connection_is_free<DB: Effects>(store: &SqlStore<DB>) {
     for _ in 0..store.pool().options().get_max_connections() {
         let mut connection = store.pool().acquire().await.unwrap();
         assert!(!sqlx::Connection::is_in_transaction(&*connection));
+        // Not read-only either, and nothing that it writes waits for a commit.
+        DB::say(&mut connection, "CREATE TEMPORARY TABLE free_for_all (a INT)").await;
+        DB::say(&mut connection, "DROP TABLE free_for_all").await;
         DB::say(&mut connection, "SELECT 1").await;
         all.push(connection);
     }
@@ -547,23 +674,30 @@ async fn over_long_keys_are_refused_before_anything_is_asked<DB: Effects>() {
     assert!(error.to_string().contains("255"), "it says how long a key may be: {error}");
 }
 
-/// DDL commits what came before it on MySQL, without a word.
+/// On MySQL DDL ends a transaction, and nothing can be written after its end: so it is refused, and never runs twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ddl_in_a_handler_on_mysql_has_one_effect_and_its_answer() {
-    let world = World::<onlyonce_sql::MySql>::new(waiting(LONG)).await;
+async fn ddl_in_a_handler_on_mysql_is_refused_and_has_no_second_effect() {
+    let world = World::<onlyonce_sql::MySql>::new(Settings::default()).await;
     let table = world.table.clone();
     let ran = world
         .once
         .call("pay", "k")
         .in_transaction(move |mut tx: Tx<onlyonce_sql::MySql>| async move {
             onlyonce_sql::MySql::effect(&mut tx, &table, "k").await;
-            onlyonce_sql::MySql::say(&mut tx, &format!("CREATE TABLE ddl_{table} (id INT)")).await;
-            Ok::<_, No>("paid".to_owned())
+            let ddl = format!("CREATE TABLE ddl_{table} (id INT)");
+            let refused = onlyonce_sql::MySql::try_say(&mut tx, &ddl).await.unwrap_err();
+            assert!(refused.to_string().contains("READ ONLY"), "{refused}");
+            Err::<String, _>(No::Accident)
         })
         .await;
-    assert_eq!(ran.unwrap(), "paid");
-    assert_eq!(world.pay(&world.once, "k").await.unwrap(), "paid");
+    assert!(matches!(ran, Err(No::Accident)), "{ran:?}");
+    // What came before the DDL may have been committed with the claim, which is then judged by its lease; or all was undone.
+    match world.pay(&world.once, "k").await {
+        Ok(_) | Err(No::Refused(Refusal::InProgress { .. })) => {}
+        Err(other) => panic!("{other:?}"),
+    }
     assert_eq!(world.effects("k").await, 1);
+    every_connection_is_free(&world.store).await;
 }
 
 /// Not on SQLite, where one who writes keeps everybody else from claiming.

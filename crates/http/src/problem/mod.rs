@@ -284,7 +284,10 @@ impl Problem {
     fn render(self, to: Audience, docs: &str) -> Response<Bytes> {
         let Audience { language, wants_page } = to;
         let Content { kind, why, record, retry_after, retryable, location, members } = *self.0;
-        let text = kind.text(language);
+        let mut text = kind.text(language);
+        if kind == ProblemKind::StoreUnavailable && !retryable {
+            text.detail = texts::refused_by_the_store(language);
+        }
         let (status, name) = (kind.status(), kind.name());
         let instance = format!("urn:uuid:{}", Uuid::new_v4());
         tracing::info!(problem = name, instance, record = record.map(tracing::field::display), "refused");

@@ -10,6 +10,18 @@ pub(super) struct Text {
     pub(super) detail: &'static str,
 }
 
+/// What is told where the store refuses for good, and a retry would only meet the same.
+pub(super) const fn refused_by_the_store(language: Language) -> &'static str {
+    match language {
+        Language::English => {
+            "The service or its store has to be put right first, so a retry will not help: its operator finds the reason in the log. Without a record a retry could be done twice, so nothing was kept."
+        }
+        Language::Chinese => {
+            "需要先修复服务或其存储，重试不会有帮助：运维可在日志中找到原因。没有记录就无法避免重复执行，因此本次未保留任何结果。"
+        }
+    }
+}
+
 impl ProblemKind {
     /// Every problem.
     pub const ALL: [Self; 29] = [

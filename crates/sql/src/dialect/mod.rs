@@ -77,10 +77,12 @@ pub trait Dialect: sqlx::Database + Sized {
     const WIDE: &'static str = "";
     /// What begins a transaction in which only we write.
     const BEGIN: &'static str;
-    /// What a claim that failed leaves to be put right on its connection.
+    /// What ends the transaction of a claim without a commit and puts its connection right, where that is more than a ROLLBACK.
     const AFTERWARDS: Option<&'static str> = None;
     /// What lets the handler's own statements wait as they always do, after a claim that may wait for a moment only.
-    const UNHURRIED: Option<&'static str> = Self::AFTERWARDS;
+    const UNHURRIED: Option<&'static str> = None;
+    /// What commits the transaction of a claim and puts its connection right, where that is more than a COMMIT.
+    const COMMIT: Option<&'static str> = None;
     /// What opens a transaction where a handler ended its own by SQL, and else fails without harm: for a driver that could not end
     /// its transaction any more, and would count it for ever.
     const REOPEN: Option<&'static str> = None;

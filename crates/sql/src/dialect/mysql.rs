@@ -21,6 +21,22 @@ fn done(result: MySqlQueryResult) -> Done {
 
 const UNHURRIED: &str = "SET SESSION innodb_lock_wait_timeout = DEFAULT";
 
+/// Whether a session may write outside of transactions that say so: called one thing by MariaDB, another by MySQL, and each reads
+/// its own comment.
+macro_rules! read_only {
+    () => {
+        "/*M!tx_read_only*//*!80000 transaction_read_only*/"
+    };
+}
+
+/// The transaction of a claim may write, and nothing after it. A deadlock ends a transaction here without ending the session: a
+/// handler that goes on after one would else write, statement by statement, what no record tells of.
+const CLAIM: &str = concat!(
+    "SET @onlyonce_read_only = @@SESSION.",
+    read_only!(),
+    "; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; SET SESSION TRANSACTION READ ONLY"
+);
+
 fn seconds(span: Duration) -> u128 {
     span.as_millis().div_ceil(1000).clamp(1, 31_536_000)
 }
@@ -36,7 +52,14 @@ impl Dialect for MySql {
     ];
     const HEX: (&'static str, &'static str) = ("x'", "'");
     const BEGIN: &'static str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION";
-    const AFTERWARDS: Option<&'static str> = Some(UNHURRIED);
+    const AFTERWARDS: Option<&'static str> = Some(concat!(
+        "ROLLBACK; SET SESSION ",
+        read_only!(),
+        " = @onlyonce_read_only; SET SESSION innodb_lock_wait_timeout = DEFAULT"
+    ));
+    const UNHURRIED: Option<&'static str> = Some(UNHURRIED);
+    const COMMIT: Option<&'static str> =
+        Some(concat!("COMMIT; SET SESSION ", read_only!(), " = @onlyonce_read_only"));
     // In UTC, because an hour of the session's time zone may come twice.
     const NOW: Option<&'static str> = Some("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))");
 
@@ -125,14 +148,14 @@ impl Dialect for MySql {
             Flavour::Usual => "wait_timeout",
         };
         let (lock, span) = (seconds(times.lock), seconds(times.idle));
-        format!("SET SESSION innodb_lock_wait_timeout = {lock}, SESSION {idle} = {span}; {}", Self::BEGIN)
+        format!("SET SESSION innodb_lock_wait_timeout = {lock}, SESSION {idle} = {span}; {CLAIM}")
     }
 
     fn begin_to_insert(opening: Opening) -> String {
         match opening.flavour {
             Flavour::MariaDb => {
                 let span = seconds(opening.times.idle);
-                format!("SET SESSION idle_transaction_timeout = {span}; {}", Self::BEGIN)
+                format!("SET SESSION idle_transaction_timeout = {span}; {CLAIM}")
             }
             Flavour::Usual => Self::begin(opening),
         }

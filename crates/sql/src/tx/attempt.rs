@@ -7,13 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onlyonce_core::{
     Answer, Attempt, AttemptId, Claim, ErrorKind, Fence, Finish, Loan, Over, Owner, Permit, RecordId, Return,
-    Settlement, Snapshot, State, StoreError, Unstoppable, Verdict,
+    Settled, Settlement, Snapshot, State, Store as _, StoreError, Unstoppable, Verdict,
 };
 use sqlx::{Connection as _, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Inner;
-use super::claim::{Ask, Claimed, claim, leave};
+use super::claim::{Ask, Claimed, abandon, claim, leave, level};
 use super::commit::{Commit, settle_and_commit};
 use super::lane::Leader;
 use crate::crash::CrashPoint;
@@ -50,15 +50,20 @@ struct Holding<DB: Database> {
     _place: OwnedSemaphorePermit,
 }
 
+/// A record that was claimed in a transaction.
+pub(super) struct Acquired<DB: Database> {
+    pub(super) transaction: Transaction<'static, DB>,
+    pub(super) claim: Claim,
+    pub(super) fence: Fence,
+    pub(super) number: u32,
+    pub(super) over: Over,
+    pub(super) evidence: Answer,
+    pub(super) place: OwnedSemaphorePermit,
+}
+
 impl<DB: Database> TxAttempt<DB> {
-    pub(super) fn new(
-        inner: Arc<Inner<DB>>,
-        id: RecordId,
-        claim: Claim,
-        (transaction, fence, number): (Transaction<'static, DB>, Fence, u32),
-        (over, evidence): (Over, Answer),
-        (leader, place): (Leader, OwnedSemaphorePermit),
-    ) -> Self {
+    pub(super) fn new(inner: Arc<Inner<DB>>, id: RecordId, acquired: Acquired<DB>, leader: Leader) -> Self {
+        let Acquired { transaction, claim, fence, number, over, evidence, place } = acquired;
         let loan = Loan::new(transaction);
         let permit = Permit::lending(id, fence, number, loan.clone());
         let holding = Holding { inner, id, claim, fence, number, loan, leader, _place: place };
@@ -108,8 +113,10 @@ impl<DB: Database> Attempt for TxAttempt<DB> {
 impl<DB: Database> Drop for TxAttempt<DB> {
     fn drop(&mut self) {
         if let Some(holding) = self.state.take() {
-            // What is here rolls back as it is dropped; what is out does so when it comes too late.
-            drop(holding.loan.close::<Transaction<'static, DB>>());
+            // What is out rolls back when it comes too late.
+            if let Return::Here(transaction) = holding.loan.close::<Transaction<'static, DB>>() {
+                abandon(transaction);
+            }
         }
     }
 }
@@ -117,7 +124,7 @@ impl<DB: Database> Drop for TxAttempt<DB> {
 impl<DB: Database> Holding<DB> {
     async fn end(self, how: Settlement, refused: bool) -> Result<Finish, StoreError> {
         CrashPoint::Handled.pass();
-        let transaction = match self.loan.close::<Transaction<'static, DB>>() {
+        let mut transaction = match self.loan.close::<Transaction<'static, DB>>() {
             Return::Here(transaction) => transaction,
             Return::Out => {
                 let why =
@@ -125,6 +132,10 @@ impl<DB: Database> Holding<DB> {
                 return Err(StoreError::new(ErrorKind::Rejected, DB::WORD, "commit", why));
             }
         };
+        if let Err(error) = level(&mut transaction).await {
+            leave(transaction).await;
+            return Err(fault::during::<DB>("commit", When::Before, error));
+        }
         match how.verdict {
             Verdict::Completed(_) if refused => self.refuse(transaction, how).await,
             Verdict::Completed(_) => self.commit(transaction, how).await,
@@ -150,11 +161,24 @@ impl<DB: Database> Holding<DB> {
                 let again = Self { fence, claim, number: attempt, ..self };
                 again.commit(transaction, how).await
             }
+            // The handler committed its claim itself: what was done before stays, and so does what it said.
+            Claimed::Taken(Snapshot { fence, state: State::Running { .. }, .. }) if fence == self.fence => {
+                self.keep(how).await
+            }
             Claimed::Taken(snapshot) => Ok(self.lost(snapshot)),
             Claimed::Held => {
                 let why = "another attempt holds the record, so the refusal was not kept";
                 Err(StoreError::new(ErrorKind::Unavailable, DB::WORD, "commit", why))
             }
+        }
+    }
+
+    /// Settles a record that was committed already.
+    async fn keep(self, how: Settlement) -> Result<Finish, StoreError> {
+        let attempt = AttemptId { owner: self.claim.owner, fence: Some(self.fence) };
+        match self.inner.store.settle(&self.id, &attempt, &how).await? {
+            Settled::Applied => Ok(self.applied(how)),
+            Settled::Lost => Ok(Finish::Lost(self.inner.store.get(&self.id).await?)),
         }
     }
 
@@ -164,6 +188,7 @@ impl<DB: Database> Holding<DB> {
         how: Settlement,
     ) -> Result<Finish, StoreError> {
         if !transaction.is_in_transaction() {
+            leave(transaction).await;
             return Err(no_claim::<DB>());
         }
         let attempt = AttemptId { owner: self.claim.owner, fence: Some(self.fence) };
@@ -189,10 +214,15 @@ impl<DB: Database> Holding<DB> {
             },
         }
         CrashPoint::Committed.pass();
+        Ok(self.applied(how))
+    }
+
+    /// Tells those who wait behind.
+    fn applied(&self, how: Settlement) -> Finish {
         if let Verdict::Completed(answer) = how.verdict {
             self.leader.ended(Some(self.snapshot(State::Completed(answer), how.retain)));
         }
-        Ok(Finish::Applied)
+        Finish::Applied
     }
 
     /// Nobody heard whether it was committed: the same claim tells, because it waits for whoever holds the record.
@@ -253,7 +283,7 @@ impl<DB: Database> Holding<DB> {
 }
 
 fn no_claim<DB: Database>() -> StoreError {
-    let why = "the handler ended the transaction itself (by a ROLLBACK of its own, or a savepoint that it kept), so its answer \
-               can't be kept";
+    let why = "the transaction ended before its handler answered (by a ROLLBACK of its own, or by a deadlock after which it went \
+               on), so its answer can't be kept";
     StoreError::new(ErrorKind::Rejected, DB::WORD, "commit", why)
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use onlyonce_core::machine::{self, Step};
 use onlyonce_core::{Begin, Claim, ErrorKind, Fence, Over, RecordId, Snapshot, State, StoreError};
-use sqlx::Transaction;
+use sqlx::{Connection as _, SqlSafeStr as _, Transaction};
+use sqlx_core::transaction::TransactionManager as _;
 
 use crate::crash::CrashPoint;
 use crate::dialect::{Database, Inside, Meaning, Opening, Times};
@@ -107,9 +108,10 @@ async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>
     let arguments = row::take(ask.id, &found.record, &next);
     match DB::run(&mut transaction, link.statements.take.sql.clone(), arguments).await {
         Ok(done) if done.rows == 1 => {
-            if let Some(unhurried) = DB::UNHURRIED {
-                let restored = DB::raw(&mut transaction, safe(unhurried.to_owned())).await;
-                restored.map_err(|error| fault::during::<DB>("claim", When::Before, error))?;
+            if let Some(unhurried) = DB::UNHURRIED
+                && let Err(error) = DB::raw(&mut transaction, unhurried.into_sql_str()).await
+            {
+                return failed(transaction, error).await;
             }
             CrashPoint::Claimed.pass();
             Ok(Tried::Done(Claimed::Acquired { transaction, fence, attempt, over }))
@@ -124,13 +126,14 @@ async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>
 
 /// Begins a transaction. A connection from the pool may have died there: nothing was done yet, so another one is tried.
 async fn begin<DB: Database>(link: &Link<DB>, sql: String) -> Result<Transaction<'static, DB>, StoreError> {
-    let sql = safe(sql);
+    let (sql, failed) = (safe(sql), |error| fault::during::<DB>("claim", When::Before, error));
     // Without the pool's own look at the connection: what follows is a better one.
-    if let Ok(Some(transaction)) = link.pool.try_begin_with(sql.clone()).await {
-        return Ok(transaction);
+    match link.pool.try_begin_with(sql.clone()).await {
+        Ok(Some(transaction)) => return Ok(transaction),
+        Err(error) if DB::meaning(&error) != Meaning::Gone => return Err(failed(error)),
+        Ok(None) | Err(_) => {}
     }
-    let begun = link.pool.begin_with(sql).await;
-    begun.map_err(|error| fault::during::<DB>("claim", When::Before, error))
+    link.pool.begin_with(sql).await.map_err(failed)
 }
 
 async fn failed<DB: Database>(
@@ -150,11 +153,42 @@ async fn failed<DB: Database>(
     }
 }
 
+/// Leaves from where nobody can wait for it: as a task, like the pool's own work when a connection comes back.
+pub(super) fn abandon<DB: Database>(transaction: Transaction<'static, DB>) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(leave(transaction));
+    }
+}
+
+/// Undoes the savepoints that a handler began and never ended: the end of one would be taken for the end of the transaction.
+pub(super) async fn level<DB: Database>(
+    transaction: &mut Transaction<'static, DB>,
+) -> Result<(), sqlx::Error> {
+    if DB::TransactionManager::get_transaction_depth(transaction) > 1 {
+        // Those that were dropped are undone by then.
+        transaction.ping().await?;
+    }
+    while DB::TransactionManager::get_transaction_depth(transaction) > 1 {
+        DB::TransactionManager::rollback(transaction).await?;
+    }
+    Ok(())
+}
+
+/// Lets the driver end what it counts as a transaction, where the handler ended the database's by SQL. Not where the driver counts none:
+/// nobody would end that one.
+pub(super) async fn reopen<DB: Database>(transaction: &mut Transaction<'static, DB>) {
+    if let (Some(reopen), true) = (DB::REOPEN, transaction.is_in_transaction()) {
+        let _ = DB::raw(transaction, reopen.into_sql_str()).await;
+    }
+}
+
 /// Rolls back, also what was undone by itself already. What fails here is rolled back by the server with the connection.
 pub(super) async fn leave<DB: Database>(mut transaction: Transaction<'static, DB>) {
-    for sql in [DB::AFTERWARDS, DB::REOPEN].into_iter().flatten() {
-        let _ = DB::raw(&mut transaction, safe(sql.to_owned())).await;
+    let _ = level(&mut transaction).await;
+    if let Some(afterwards) = DB::AFTERWARDS {
+        let _ = DB::raw(&mut transaction, afterwards.into_sql_str()).await;
     }
+    reopen(&mut transaction).await;
     let _ = transaction.rollback().await;
 }
 

@@ -1,9 +1,10 @@
 //! The end of a transaction: what became of its commit.
 
-use sqlx::Transaction;
+use sqlx::{SqlSafeStr as _, Transaction};
 
+use super::claim::{leave, reopen};
 use crate::dialect::{Database, Done, Meaning};
-use crate::statements::{Statements, safe};
+use crate::statements::Statements;
 use crate::value::Value;
 
 /// Why a commit did not end well.
@@ -40,13 +41,36 @@ pub(super) async fn settle_and_commit<DB: Database>(
     statements: &Statements,
     arguments: Vec<Value>,
 ) -> Result<(), Commit> {
-    let settled = DB::run(&mut transaction, statements.settle.sql.clone(), arguments).await;
-    if let Some(reopen) = DB::REOPEN {
-        let _ = DB::raw(&mut transaction, safe(reopen.to_owned())).await;
+    let settle = || statements.settle.sql.clone();
+    let mut settled = DB::run(&mut transaction, settle(), arguments.clone()).await;
+    if let (Err(error), Some(commit)) = (&settled, DB::COMMIT)
+        && DB::meaning(error) == Meaning::ReadOnly
+    {
+        // The handler ended the transaction: what it committed was its claim too, or there is none to settle.
+        let _ = DB::raw(&mut transaction, commit.into_sql_str()).await;
+        settled = DB::run(&mut transaction, settle(), arguments).await;
     }
-    match settled {
-        Ok(Done { rows: 1, .. }) => transaction.commit().await.map_err(Commit::during::<DB>),
-        Ok(_) => Err(Commit::NoClaim),
-        Err(error) => Err(Commit::Refused(error)),
+    reopen(&mut transaction).await;
+    let failed = match settled {
+        Ok(Done { rows: 1, .. }) => return commit(transaction).await,
+        Ok(_) => Commit::NoClaim,
+        Err(error) => Commit::Refused(error),
+    };
+    leave(transaction).await;
+    Err(failed)
+}
+
+async fn commit<DB: Database>(mut transaction: Transaction<'static, DB>) -> Result<(), Commit> {
+    let Some(commit) = DB::COMMIT else {
+        return transaction.commit().await.map_err(Commit::during::<DB>);
+    };
+    let Err(error) = DB::raw(&mut transaction, commit.into_sql_str()).await else {
+        // What is rolled back as it is dropped is nothing any more.
+        return Ok(());
+    };
+    let failed = Commit::during::<DB>(error);
+    if matches!(failed, Commit::Refused(_)) {
+        leave(transaction).await;
     }
+    Err(failed)
 }

@@ -7,17 +7,21 @@ use std::ops::{Deref, DerefMut};
 use onlyonce_core::{Loan, Permit};
 use sqlx::Transaction;
 
+use super::claim::abandon;
 use crate::dialect::Database;
 
 /// The transaction in which the record of this call is written: what is done with it commits with the answer, or not at all.
 ///
 /// Use it as a connection: `sqlx::query(…).execute(&mut *tx)`. It goes back when it is dropped, and onlyonce commits once
-/// the handler has answered; there is no `commit` here. `tx.begin()` makes a savepoint. Don't keep it beyond the handler: then
+/// the handler has answered; there is no `commit` here. `tx.begin()` makes a savepoint; one that is left open is undone. Don't put a
+/// time-out around `tx.begin()` itself: sqlx undoes the whole transaction when it is stopped half-way. Don't keep it beyond the handler: then
 /// the answer is not sent, and what was not committed is rolled back.
 ///
 /// Don't end the transaction by SQL of your own. After a ROLLBACK the claim is gone: the answer is not sent, and a retry runs. A
 /// COMMIT (on MySQL also DDL) commits the claim early: the answer is kept beside it, but if the handler fails after that, or
 /// the process dies, the record is judged by its lease: in progress for `max_run`, then unknown. It never runs a second time.
+/// On MySQL, where a deadlock ends the transaction as well, nothing can be written after its end (error 1792): hand the error of a
+/// deadlock back, and the whole call is run again.
 pub struct Tx<DB: Database> {
     // Only `None` while it is being dropped.
     transaction: Option<Transaction<'static, DB>>,
@@ -63,10 +67,8 @@ impl<DB: Database> DerefMut for Tx<DB> {
 
 impl<DB: Database> Drop for Tx<DB> {
     fn drop(&mut self) {
-        if let Some(transaction) = self.transaction.take() {
-            // Given back too late, it is rolled back by its own drop.
-            drop(self.loan.give_back(transaction));
-        }
+        let too_late = self.transaction.take().and_then(|transaction| self.loan.give_back(transaction));
+        too_late.into_iter().for_each(abandon);
     }
 }
 

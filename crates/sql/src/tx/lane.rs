@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use onlyonce_core::{RecordId, Snapshot};
+use onlyonce_core::{ErrorKind, RecordId, Snapshot, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -17,6 +17,10 @@ pub(super) enum Stage {
     Running(Box<Snapshot>),
     /// It has ended: with what is stored, or without a trace.
     Ended(Option<Box<Snapshot>>),
+    /// Somebody in another process holds the record, and it waited for that one in vain.
+    Held(Box<Snapshot>),
+    /// It could not claim: why, and what is left of it. Who came meanwhile would only fail in the same way, one after the other.
+    Failed(ErrorKind, Arc<str>),
 }
 
 /// The calls that are under way in this process, by key.
@@ -60,6 +64,15 @@ impl Leader {
     pub(super) fn ended(&self, snapshot: Option<Snapshot>) {
         self.stage.send_replace(Stage::Ended(snapshot.map(Box::new)));
     }
+
+    pub(super) fn held(&self, snapshot: Snapshot) {
+        self.stage.send_replace(Stage::Held(Box::new(snapshot)));
+    }
+
+    pub(super) fn failed(&self, error: &StoreError) {
+        let why = format!("the first call with this key could not claim it: {error}");
+        self.stage.send_replace(Stage::Failed(error.kind(), why.into()));
+    }
 }
 
 impl Drop for Leader {
@@ -67,7 +80,7 @@ impl Drop for Leader {
         // First the lane is free, then those behind hear of it.
         self.lanes.0.lock().remove(&self.id);
         self.stage.send_if_modified(|stage| match stage {
-            Stage::Ended(_) => false,
+            Stage::Ended(_) | Stage::Held(_) | Stage::Failed(..) => false,
             Stage::Claiming | Stage::Running(_) => {
                 *stage = Stage::Ended(None);
                 true

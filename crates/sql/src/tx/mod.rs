@@ -30,7 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::dialect::Database;
 use crate::store::SqlStore;
-use attempt::TxAttempt;
+use attempt::{Acquired, TxAttempt};
 use claim::{Ask, Claimed, claim, held};
 use lane::{Entered, Lanes, Leader, Stage};
 
@@ -161,7 +161,7 @@ impl<DB: Database> Runner for TxRunner<DB> {
                     return Unstoppable::new(work, tracing::Span::current()).await;
                 }
                 Entered::Behind(mut stage) => {
-                    if let Some(snapshot) = inner.follow(&mut stage, intent, until, waited).await {
+                    if let Some(snapshot) = inner.follow(&mut stage, intent, until, waited).await? {
                         return Ok(Start::Taken(snapshot));
                     }
                     waited = true;
@@ -188,12 +188,18 @@ impl<DB: Database> Inner<DB> {
         intent: &Intent,
         until: Moment,
         waited: bool,
-    ) -> Option<Snapshot> {
+    ) -> Result<Option<Snapshot>, StoreError> {
         let mut place = None;
         loop {
             let now = stage.borrow_and_update().clone();
             match now {
-                Stage::Ended(snapshot) => return snapshot.map(|snapshot| *snapshot),
+                Stage::Ended(snapshot) => return Ok(snapshot.map(|snapshot| *snapshot)),
+                // It waited for longer than this call may, or this one tries by itself.
+                Stage::Held(snapshot) => {
+                    let over = until.since(SystemClock.now()).is_zero();
+                    return Ok(over.then_some(*snapshot));
+                }
+                Stage::Failed(kind, why) => return Err(StoreError::new(kind, DB::WORD, "claim", &*why)),
                 Stage::Claiming => {
                     // Only the database knows, and will have said it soon.
                     let _ = stage.changed().await;
@@ -207,7 +213,7 @@ impl<DB: Database> Inner<DB> {
                         place = self.waiters.try_acquire().ok();
                     }
                     if !may_wait || place.is_none() {
-                        return Some(*snapshot);
+                        return Ok(Some(*snapshot));
                     }
                     let _ = tokio::time::timeout(left, stage.changed()).await;
                 }
@@ -236,6 +242,42 @@ async fn lead<DB: Database>(
     leader: Leader,
     until: Moment,
 ) -> Result<Start, StoreError> {
+    match claim_first(&inner, &id, &intent, until).await {
+        Ok(Led::Runs(acquired)) => {
+            let attempt = TxAttempt::new(Arc::clone(&inner), id, *acquired, leader);
+            Ok(Start::Run(Box::new(attempt)))
+        }
+        Ok(Led::Taken(snapshot)) => {
+            leader.ended(Some(snapshot.clone()));
+            Ok(Start::Taken(snapshot))
+        }
+        Ok(Led::Held(snapshot)) => {
+            leader.held(snapshot.clone());
+            Ok(Start::Taken(snapshot))
+        }
+        Err(error) => {
+            leader.failed(&error);
+            Err(error)
+        }
+    }
+}
+
+/// What the first call of a lane found.
+enum Led<DB: Database> {
+    /// The record is its own.
+    Runs(Box<Acquired<DB>>),
+    /// Somebody was there before.
+    Taken(Snapshot),
+    /// Somebody in another process holds the record, and was waited for in vain.
+    Held(Snapshot),
+}
+
+async fn claim_first<DB: Database>(
+    inner: &Inner<DB>,
+    id: &RecordId,
+    intent: &Intent,
+    until: Moment,
+) -> Result<Led<DB>, StoreError> {
     let settings = &intent.settings;
     let first = match settings.on_lapse {
         OnLapse::Rerun => Takeover::Allowed,
@@ -255,16 +297,16 @@ async fn lead<DB: Database>(
         };
         let wait = until.since(SystemClock.now());
         let place = inner.place().await?;
-        let ask = Ask { id: &id, claim: &claim_for, wait, idle: inner.idle };
+        let ask = Ask { id, claim: &claim_for, wait, idle: inner.idle };
         let snapshot = match claim(inner.store.link(), &ask).await? {
             Claimed::Acquired { transaction, fence, attempt, over } => {
-                let (got, before) = ((transaction, fence, attempt), (over, evidence));
-                let attempt = TxAttempt::new(Arc::clone(&inner), id, claim_for, got, before, (leader, place));
-                return Ok(Start::Run(Box::new(attempt)));
+                let claim = claim_for;
+                let acquired = Acquired { transaction, claim, fence, number: attempt, over, evidence, place };
+                return Ok(Led::Runs(Box::new(acquired)));
             }
             Claimed::Taken(snapshot) => snapshot,
             // They waited as long as they may: it counts as running.
-            Claimed::Held => return Ok(Start::Taken(held(&claim_for))),
+            Claimed::Held => return Ok(Led::Held(held(&claim_for))),
         };
         drop(place);
         match decide(&snapshot, &intent.fingerprint, rules(settings)) {
@@ -278,12 +320,9 @@ async fn lead<DB: Database>(
             // Committed and running: under a lease, or by a handler that committed its claim.
             Decision::InProgress { lease_left } if !until.since(SystemClock.now()).is_zero() => {
                 let left = until.since(SystemClock.now());
-                inner.store.changed(&id, snapshot.revision(), left.min(lease_left)).await;
+                inner.store.changed(id, snapshot.revision(), left.min(lease_left)).await;
             }
-            _ => {
-                leader.ended(Some(snapshot.clone()));
-                return Ok(Start::Taken(snapshot));
-            }
+            _ => return Ok(Led::Taken(snapshot)),
         }
     }
     Err(StoreError::new(ErrorKind::Busy, DB::WORD, "claim", "the record kept changing; retry"))

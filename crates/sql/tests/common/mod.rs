@@ -108,6 +108,7 @@ pub(crate) trait Effects: Served {
     /// How many keys have another number of effects than one.
     async fn wrong(pool: &sqlx::Pool<Self>, table: &str) -> i64;
     async fn say(connection: &mut Self::Connection, sql: &str);
+    async fn try_say(connection: &mut Self::Connection, sql: &str) -> Result<(), sqlx::Error>;
     async fn say_on(pool: &sqlx::Pool<Self>, sql: &str);
 }
 
@@ -142,6 +143,10 @@ macro_rules! effects {
 
             async fn say(connection: &mut Self::Connection, sql: &str) {
                 sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(connection).await.unwrap();
+            }
+
+            async fn try_say(connection: &mut Self::Connection, sql: &str) -> Result<(), sqlx::Error> {
+                sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(connection).await.map(drop)
             }
 
             async fn say_on(pool: &sqlx::Pool<Self>, sql: &str) {
