@@ -101,7 +101,8 @@ where
         match opened {
             Ok(store) => Ok(Arc::new(store) as Arc<dyn Inspect>),
             Err(OpenError::NotMigrated { table, .. }) => Err(Failure::usage(format!(
-                "there are no records in this database: it has no table {table}, which a gateway makes at its first start"
+                "there are no records in this database: it has no table {table}, which a gateway makes at its first start (another \
+                 one is named by ?table=NAME in the URL)"
             ))),
             Err(OpenError::OlderSchema { table, .. }) => Err(Failure::usage(format!(
                 "the table {table} is of an older release: start a gateway of this release on it, which brings it up to date"
@@ -227,6 +228,7 @@ mod tests {
             "redis-cluster://h1",
             "redis-sentinel://h:1",
             "mysql://h:x/db",
+            "mysql://h/db?table=No-Name",
             "postgres://h:x/db",
         ] {
             assert!(check(wrong).is_err(), "{wrong}");

@@ -11,6 +11,7 @@ use crate::dialect::{Database, Dialect, Meaning};
 use crate::link::Link;
 use crate::migrate::{self, Schema};
 use crate::open_error::OpenError;
+use crate::place::Place;
 use crate::store::{Inner, SqlStore};
 use crate::table::{DEFAULT, Table};
 
@@ -52,7 +53,9 @@ enum Source<DB: Database> {
 
 impl<DB: Database> Builder<DB> {
     pub(crate) fn url(url: String) -> Self {
-        Self::new(Source::Url(url))
+        let Place { url, table, schema } = Place::of(url);
+        let builder = Self::new(Source::Url(url));
+        Self { table: table.unwrap_or(builder.table), schema, ..builder }
     }
 
     pub(crate) fn pool(pool: Pool<DB>) -> Self {
@@ -115,11 +118,12 @@ impl<DB: Database> Builder<DB> {
         self
     }
 
-    /// Whether the URL could be read; nothing is connected to.
+    /// Whether the URL could be read, and the table be called so; nothing is connected to.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn check_url(&self) -> Result<(), OpenError> {
+        Table::new(self.schema.as_deref(), &self.table).map_err(OpenError::Name)?;
         match &self.source {
             Source::Url(url) => options::<DB>(url).map(drop),
             Source::Pool(_) => Ok(()),

@@ -36,6 +36,7 @@ mod link;
 mod migrate;
 mod open_error;
 pub mod outbox;
+mod place;
 mod row;
 mod statements;
 mod store;

@@ -54,10 +54,11 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name(_) => f.write_str("the table can't be called that"),
+            Self::Name(why) => write!(f, "{why}"),
             Self::Url(why) => f.write_str(why),
             Self::Connect(_) => f.write_str(
-                "the database was not reached, or did not let us in: is it running, and are address, user and password right?",
+                "the database was not reached, or did not let us in: is it running, and are address, user and password right? \
+                 (SQLite: is the file one of its own, in a directory that is there?)",
             ),
             Self::Forbidden { table, .. } => write!(
                 f,
@@ -80,8 +81,8 @@ impl fmt::Display for OpenError {
             Self::Unusable(why) => write!(f, "the database can't be used: {why}"),
             Self::Strict(concern) => write!(f, "refused, because the store is strict: {concern}"),
             Self::Migrate(_) => f.write_str(
-                "the migration failed; the user needs the right to create tables, or somebody who has it applies the SQL \
-                 files",
+                "the migration failed: the database and the schema must be there, and the user needs the right to create \
+                 tables, or somebody who has it applies the SQL files",
             ),
         }
     }
@@ -90,7 +91,6 @@ impl fmt::Display for OpenError {
 impl Error for OpenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Name(cause) => Some(cause),
             Self::Connect(cause) | Self::Migrate(cause) | Self::Forbidden { cause, .. } => Some(cause),
             _ => None,
         }

@@ -61,7 +61,8 @@ impl<DB: Database> SqlStore<DB> {
         Self::builder(url).open().await
     }
 
-    /// Settings for a store at this URL, with a pool of its own.
+    /// Settings for a store at this URL, with a pool of its own. The URL may name the table, and its schema, as the builder does:
+    /// `postgres://localhost/shop?table=calls&schema=once`.
     pub fn builder(url: impl Into<String>) -> Builder<DB> {
         Builder::url(url.into())
     }

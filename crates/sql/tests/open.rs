@@ -24,6 +24,7 @@ on_each! {
     a_purge_removes_what_expired_and_tells_how_far_it_is,
     an_older_schema_says_which_migration_is_missing,
     an_exhausted_pool_is_said,
+    a_url_may_name_the_table,
     too_many_transactions_at_once_are_said,
 }
 
@@ -53,7 +54,7 @@ async fn a_name_that_could_be_sql_is_refused<DB: Served>() {
     for bad in ["a b", "x; DROP TABLE y", "", "Records"] {
         let error = SqlStore::<DB>::builder(DB::url()).table(bad).open().await.unwrap_err();
         assert!(matches!(error, OpenError::Name(_)), "{error:?}");
-        assert!(error.source().unwrap().to_string().contains("lower-case"), "{error:?}");
+        assert!(error.to_string().contains("lower-case"), "{error:?}");
     }
 }
 
@@ -135,6 +136,19 @@ async fn narrow<DB: Served>() -> SqlStore<DB> {
     let options = sqlx::pool::PoolOptions::<DB>::new().max_connections(1);
     let pool = options.acquire_timeout(Duration::from_secs(3)).connect(&DB::url()).await.unwrap();
     SqlStore::<DB>::from_pool(pool).table(&*name).open().await.unwrap()
+}
+
+async fn a_url_may_name_the_table<DB: Served>() {
+    let (name, url) = (table(), DB::url());
+    let more = if url.contains('?') { '&' } else { '?' };
+    let named = |name: &str| SqlStore::<DB>::builder(format!("{url}{more}table={name}"));
+    let store = named(&name).migrate().open().await.unwrap();
+    let id = id();
+    begin(&store, &id).await.unwrap();
+    let same = SqlStore::<DB>::builder(&*url).table(&*name).open().await.unwrap();
+    assert!(same.get(&id).await.unwrap().is_some());
+    let error = named("No-Name").open().await.unwrap_err().to_string();
+    assert!(error.contains("lower-case letters, digits and underscores"), "{error}");
 }
 
 async fn an_exhausted_pool_is_said<DB: Served>() {

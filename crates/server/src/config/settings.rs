@@ -81,7 +81,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
             "store",
             "embedded:./onlyonce-data",
             "URL",
-            "Where records are kept: memory:, embedded:PATH, redis://…, rediss://…, redis-cluster://h1:p,h2:p, redis-sentinel://h1:p,h2:p/NAME, mysql://…, postgres://…, sqlite:PATH",
+            "Where records are kept: memory:, embedded:PATH, redis://…, rediss://…, redis-cluster://h1:p,h2:p, redis-sentinel://h1:p,h2:p/NAME, mysql://…, postgres://…, sqlite:PATH (?table=NAME for another table)",
         ),
     )),
     of(
