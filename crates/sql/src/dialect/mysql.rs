@@ -29,13 +29,16 @@ macro_rules! read_only {
     };
 }
 
-/// The transaction of a claim may write, and nothing after it. A deadlock ends a transaction here without ending the session: a
-/// handler that goes on after one would else write, statement by statement, what no record tells of.
-const CLAIM: &str = concat!(
-    "SET @onlyonce_read_only = @@SESSION.",
-    read_only!(),
-    "; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; SET SESSION TRANSACTION READ ONLY"
-);
+/// The beginning of a claim, with what else the session is told. Its transaction may write, and nothing after it: a deadlock ends a
+/// transaction here without ending the session, and a handler that goes on after one would else write, statement by
+/// statement, what no record tells of.
+fn claim(settings: &str) -> String {
+    const READ_ONLY: &str = read_only!();
+    format!(
+        "SET {settings}, @onlyonce_read_only = @@SESSION.{READ_ONLY}; \
+         SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; SET SESSION {READ_ONLY} = 1"
+    )
+}
 
 fn seconds(span: Duration) -> u128 {
     span.as_millis().div_ceil(1000).clamp(1, 31_536_000)
@@ -148,14 +151,14 @@ impl Dialect for MySql {
             Flavour::Usual => "wait_timeout",
         };
         let (lock, span) = (seconds(times.lock), seconds(times.idle));
-        format!("SET SESSION innodb_lock_wait_timeout = {lock}, SESSION {idle} = {span}; {CLAIM}")
+        claim(&format!("SESSION innodb_lock_wait_timeout = {lock}, SESSION {idle} = {span}"))
     }
 
     fn begin_to_insert(opening: Opening) -> String {
         match opening.flavour {
             Flavour::MariaDb => {
                 let span = seconds(opening.times.idle);
-                format!("SET SESSION idle_transaction_timeout = {span}; {CLAIM}")
+                claim(&format!("SESSION idle_transaction_timeout = {span}"))
             }
             Flavour::Usual => Self::begin(opening),
         }
