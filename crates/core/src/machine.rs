@@ -27,7 +27,7 @@ pub struct Now {
 }
 
 /// A record with its times as moments.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The digest of the payload.
     pub fingerprint: Fingerprint,

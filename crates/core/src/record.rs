@@ -66,7 +66,7 @@ pub struct AttemptId {
 }
 
 /// What may be shown and searched of a call; never the raw key or scope.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Label {
     /// The route or operation, as a pattern: `POST /orders/{id}`.
     pub route: Arc<str>,
@@ -116,7 +116,7 @@ pub enum Over {
 }
 
 /// The answer to a begin.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Begin {
     /// The caller, and nobody else, may run.
     Acquired {
@@ -134,7 +134,7 @@ pub enum Begin {
 /// Stored bytes: what a completed call answers, or what was seen of an unknown one. Opaque to engine and stores.
 ///
 /// Empty means that there is nothing to give back.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default, Hash)]
 pub struct Answer(pub Bytes);
 
 impl Answer {
@@ -159,7 +159,7 @@ impl fmt::Debug for Answer {
 }
 
 /// How an attempt ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// It happened, and this is the answer from now on.
     Completed(Answer),
@@ -188,7 +188,7 @@ pub enum Settled {
 }
 
 /// The state of a record, as its backend's clock judges it at the time of reading.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum State {
     /// An attempt runs, for at least that much longer unless it is renewed.
     Running {
@@ -235,7 +235,7 @@ impl State {
 }
 
 /// A record as it was at one moment. Times are spans: only the backend's own clock judges.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Snapshot {
     /// The state.
     pub state: State,
