@@ -71,6 +71,17 @@ impl<DB: Effects> World<DB> {
         open_table::<DB>(&self.table).await.same_transaction().settings(settings).build().unwrap()
     }
 
+    /// A handler that commits its effect by itself, and then says no.
+    async fn commits_early_and_says(&self, no: No) -> Result<String, No> {
+        let table = self.table.clone();
+        let call = self.once.call("pay", "k").in_transaction(move |mut tx: Tx<DB>| async move {
+            DB::effect(&mut tx, &table, "k").await;
+            DB::say(&mut tx, "COMMIT").await;
+            Err(no)
+        });
+        call.await
+    }
+
     async fn effects(&self, key: &str) -> i64 {
         DB::count(self.store.pool(), &self.table, key).await
     }
@@ -400,16 +411,7 @@ async fn a_handler_that_commits_by_itself_and_fails_is_never_run_again<DB: Effec
     let second = Duration::from_secs(1);
     let settings = Settings { lease: second, max_run: second, ..Settings::default() };
     let world = World::<DB>::new(settings).await;
-    let table = world.table.clone();
-    let failed = world
-        .once
-        .call("pay", "k")
-        .in_transaction(move |mut tx: Tx<DB>| async move {
-            DB::effect(&mut tx, &table, "k").await;
-            DB::say(&mut tx, "COMMIT").await;
-            Err::<String, _>(No::Accident)
-        })
-        .await;
+    let failed = world.commits_early_and_says(No::Accident).await;
     assert!(matches!(failed, Err(No::Accident)), "{failed:?}");
     let held = async {
         loop {
@@ -426,16 +428,7 @@ async fn a_handler_that_commits_by_itself_and_fails_is_never_run_again<DB: Effec
 
 async fn a_handler_that_commits_by_itself_and_refuses_is_kept_to_what_it_said<DB: Effects>() {
     let world = World::<DB>::new(waiting(LONG)).await;
-    let table = world.table.clone();
-    let refused = world
-        .once
-        .call("pay", "k")
-        .in_transaction(move |mut tx: Tx<DB>| async move {
-            DB::effect(&mut tx, &table, "k").await;
-            DB::say(&mut tx, "COMMIT").await;
-            Err::<String, _>(No::SoldOut)
-        })
-        .await;
+    let refused = world.commits_early_and_says(No::SoldOut).await;
     assert!(matches!(refused, Err(No::SoldOut)), "{refused:?}");
     for once in [&world.once, &world.elsewhere(waiting(LONG)).await] {
         let again = world.pay(once, "k").await;

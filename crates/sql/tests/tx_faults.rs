@@ -248,13 +248,19 @@ async fn a_handler_that_swallows_an_error_commits_nothing() {
     insist::<Postgres>(&once, &table, "k", 0).await;
 }
 
-/// Two calls lock the same rows in opposite order: one gives way, is told so, and its retry runs.
-async fn a_deadlock_of_handlers<DB: Effects>() {
+/// With two rows that calls may lock in opposite order.
+async fn two_rows<DB: Effects>() -> (String, SqlStore<DB>) {
     let (table, store) = world::<DB>().await;
     for name in ["a", "b"] {
         DB::say_on(store.pool(), &format!("INSERT INTO effects_{table} (name) VALUES ('row {name}')")).await;
     }
     DB::say_on(store.pool(), &format!("CREATE INDEX name_{table} ON effects_{table} (name)")).await;
+    (table, store)
+}
+
+/// Two calls lock the same rows in opposite order: one gives way, is told so, and its retry runs.
+async fn a_deadlock_of_handlers<DB: Effects>() {
+    let (table, store) = two_rows::<DB>().await;
     let once = engine(&store);
     let both = std::sync::Arc::new(tokio::sync::Barrier::new(2));
     let cross = |key: &'static str, first: &'static str, second: &'static str| {
@@ -296,11 +302,7 @@ async fn a_deadlock_of_handlers<DB: Effects>() {
 /// A deadlock undoes the transaction, and the session goes on without one: what is written then must not be there twice, and an
 /// answer without its record not go out.
 async fn a_handler_that_goes_on_after_a_deadlock<DB: Effects>() {
-    let (table, store) = world::<DB>().await;
-    for name in ["a", "b"] {
-        DB::say_on(store.pool(), &format!("INSERT INTO effects_{table} (name) VALUES ('row {name}')")).await;
-    }
-    DB::say_on(store.pool(), &format!("CREATE INDEX name_{table} ON effects_{table} (name)")).await;
+    let (table, store) = two_rows::<DB>().await;
     let once = engine(&store);
     let both = std::sync::Arc::new(tokio::sync::Barrier::new(2));
     let met = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));

@@ -13,8 +13,9 @@ use sqlx::{Connection as _, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Inner;
-use super::claim::{Ask, Claimed, abandon, claim, leave, level};
+use super::claim::{Ask, Claimed, claim};
 use super::commit::{Commit, settle_and_commit};
+use super::end::{abandon, leave, level};
 use super::lane::Leader;
 use crate::crash::CrashPoint;
 use crate::dialect::Database;

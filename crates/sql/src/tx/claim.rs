@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use onlyonce_core::machine::{self, Step};
 use onlyonce_core::{Begin, Claim, ErrorKind, Fence, Over, RecordId, Snapshot, State, StoreError};
-use sqlx::{Connection as _, SqlSafeStr as _, Transaction};
-use sqlx_core::transaction::TransactionManager as _;
+use sqlx::{SqlSafeStr as _, Transaction};
 
+use super::end::leave;
 use crate::crash::CrashPoint;
 use crate::dialect::{Database, Inside, Meaning, Opening, Times};
 use crate::fault::{self, When};
@@ -151,45 +151,6 @@ async fn failed<DB: Database>(
         Meaning::Gone => Ok(Tried::GaveWay(error)),
         _ => Err(fault::during::<DB>("claim", When::Before, error)),
     }
-}
-
-/// Leaves from where nobody can wait for it: as a task, like the pool's own work when a connection comes back.
-pub(super) fn abandon<DB: Database>(transaction: Transaction<'static, DB>) {
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(leave(transaction));
-    }
-}
-
-/// Undoes the savepoints that a handler began and never ended: the end of one would be taken for the end of the transaction.
-pub(super) async fn level<DB: Database>(
-    transaction: &mut Transaction<'static, DB>,
-) -> Result<(), sqlx::Error> {
-    if DB::TransactionManager::get_transaction_depth(transaction) > 1 {
-        // Those that were dropped are undone by then.
-        transaction.ping().await?;
-    }
-    while DB::TransactionManager::get_transaction_depth(transaction) > 1 {
-        DB::TransactionManager::rollback(transaction).await?;
-    }
-    Ok(())
-}
-
-/// Lets the driver end what it counts as a transaction, where the handler ended the database's by SQL. Not where the driver counts none:
-/// nobody would end that one.
-pub(super) async fn reopen<DB: Database>(transaction: &mut Transaction<'static, DB>) {
-    if let (Some(reopen), true) = (DB::REOPEN, transaction.is_in_transaction()) {
-        let _ = DB::raw(transaction, reopen.into_sql_str()).await;
-    }
-}
-
-/// Rolls back, also what was undone by itself already. What fails here is rolled back by the server with the connection.
-pub(super) async fn leave<DB: Database>(mut transaction: Transaction<'static, DB>) {
-    let _ = level(&mut transaction).await;
-    if let Some(afterwards) = DB::AFTERWARDS {
-        let _ = DB::raw(&mut transaction, afterwards.into_sql_str()).await;
-    }
-    reopen(&mut transaction).await;
-    let _ = transaction.rollback().await;
 }
 
 /// What may be said of a record that somebody holds who has not committed: that it runs, and nothing else.

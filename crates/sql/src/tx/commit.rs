@@ -1,8 +1,8 @@
-//! The end of a transaction: what became of its commit.
+//! The commit of a transaction, and what became of it.
 
 use sqlx::{SqlSafeStr as _, Transaction};
 
-use super::claim::{leave, reopen};
+use super::end::{leave, reopen};
 use crate::dialect::{Database, Done, Meaning};
 use crate::statements::Statements;
 use crate::value::Value;

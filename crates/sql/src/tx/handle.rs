@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use onlyonce_core::{Loan, Permit};
 use sqlx::Transaction;
 
-use super::claim::abandon;
+use super::end::abandon;
 use crate::dialect::Database;
 
 /// The transaction in which the record of this call is written: what is done with it commits with the answer, or not at all.

@@ -11,6 +11,7 @@ mod attempt;
 mod call;
 mod claim;
 mod commit;
+mod end;
 #[cfg(feature = "axum")]
 mod extract;
 mod handle;
