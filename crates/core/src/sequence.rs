@@ -14,7 +14,9 @@ use crate::engine::Idempotency;
 use crate::error::{ErrorKind, InputError, StoreError};
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, Operation, RecordId, Scope};
-use crate::record::{AttemptId, Begin, Claim, Over, Owner, Settlement, Snapshot, State, Takeover, Verdict};
+use crate::record::{
+    AttemptId, Begin, Claim, Fence, Over, Owner, Settlement, Snapshot, State, Takeover, Verdict,
+};
 use crate::running::Running;
 
 const MARK: &str = "sequence mark";
@@ -117,7 +119,8 @@ impl Idempotency {
         for _ in 0..ROUNDS {
             let found = store.get(&mark).await?;
             let takeover = match &found {
-                None => Takeover::Never,
+                // Only if there still is none: one that came since may hold a higher number. No attempt has fence 0.
+                None => Takeover::Seen(Fence(0)),
                 Some(found) => {
                     let last = number(found)?;
                     let is_retry = sequence == last && running.over() != Over::Nothing;

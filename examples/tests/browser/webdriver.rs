@@ -25,20 +25,28 @@ pub struct Browser {
 }
 
 impl Browser {
-    pub async fn start(scripts: Scripts) -> Self {
+    /// A driver, and the port that it says it listens on.
+    fn driver() -> Option<(Child, u16)> {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("chromedriver is missing: `cargo xtask test` installs chromium and chromium-driver");
-        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines
-            .map_while(Result::ok)
-            .find_map(|line| {
-                line.strip_suffix('.')?.rsplit_once("successfully on port ")?.1.parse::<u16>().ok()
-            })
-            .expect("chromedriver says on which port it listens");
+        let lines = BufReader::new(driver.stdout.take()?).lines();
+        let port = lines.map_while(Result::ok).find_map(|line| {
+            line.strip_suffix('.')?.rsplit_once("successfully on port ")?.1.parse::<u16>().ok()
+        });
+        if port.is_none() {
+            let _ = driver.wait();
+        }
+        Some((driver, port?))
+    }
+
+    pub async fn start(scripts: Scripts) -> Self {
+        // It takes a port of its choice twice, for IPv4 and IPv6, and ends if somebody has the second.
+        let started = (0..10).find_map(|_| Self::driver());
+        let (driver, port) = started.expect("chromedriver says on which port it listens");
         let profile = tempfile::tempdir().unwrap();
         let mut arguments: Vec<String> = [
             "--headless",
