@@ -33,14 +33,15 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()
             .expect("chromedriver is missing: `cargo xtask test` installs chromium and chromium-driver");
-        let lines = BufReader::new(driver.stdout.take()?).lines();
+        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
         let port = lines.map_while(Result::ok).find_map(|line| {
             line.strip_suffix('.')?.rsplit_once("successfully on port ")?.1.parse::<u16>().ok()
         });
-        if port.is_none() {
-            let _ = driver.wait();
-        }
-        Some((driver, port?))
+        let Some(port) = port else {
+            driver.wait().unwrap();
+            return None;
+        };
+        Some((driver, port))
     }
 
     pub async fn start(scripts: Scripts) -> Self {
