@@ -10,9 +10,19 @@ use crate::failure::Failure;
 /// A program, and the Debian packages that bring it.
 #[derive(Debug)]
 pub(crate) struct Need {
+    /// Its name; with words behind it, a command that must work.
     program: &'static str,
     packages: &'static [&'static str],
     why: &'static str,
+}
+
+impl Need {
+    fn is_met(&self) -> bool {
+        match self.program.split_once(' ') {
+            None => find(self.program).is_some(),
+            Some((program, words)) => Cmd::new(program).args(words.split(' ')).works(),
+        }
+    }
 }
 
 pub(crate) const TESTS: &[Need] = &[
@@ -21,11 +31,13 @@ pub(crate) const TESTS: &[Need] = &[
         packages: &["gcc", "libc6-dev"],
         why: "the fault injection tests compile a small library",
     },
+    Need { program: "make", packages: &["make"], why: "the client library of Kafka is built with it" },
+    Need { program: "c++", packages: &["g++"], why: "the client library of Kafka is built with it" },
     Need { program: "chromium", packages: &["chromium"], why: "the tests of forms drive a real browser" },
     Need { program: "chromedriver", packages: &["chromium-driver"], why: "the browser is driven by it" },
     Need { program: "curl", packages: &["curl"], why: "the gateway's tests speak HTTP/2 and TLS with it" },
     Need {
-        program: "python3",
+        program: "python3 -c __import__('ensurepip')",
         packages: &["python3", "python3-venv"],
         why: "a Flask service is put behind the gateway, and its admin API is tried out by Schemathesis",
     },
@@ -48,6 +60,11 @@ pub(crate) const SERVERS: &[Need] = &[
         program: "redis-server",
         packages: &["redis-server"],
         why: "tests run on a private Redis and Cluster",
+    },
+    Need {
+        program: "valkey-server",
+        packages: &["valkey-server"],
+        why: "what waits for replicas is tested on a server of at least 7.2 too",
     },
     Need { program: "openssl", packages: &["openssl"], why: "tests make certificates for a Redis with TLS" },
     Need { program: "redis-cli", packages: &["redis-tools"], why: "the Cluster is made with it" },
@@ -77,7 +94,7 @@ enum Machine {
 }
 
 pub(crate) fn ensure(needs: &[Need]) -> Result<(), Failure> {
-    let missing: Vec<&Need> = needs.iter().filter(|need| find(need.program).is_none()).collect();
+    let missing: Vec<&Need> = needs.iter().filter(|need| !need.is_met()).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -94,8 +111,16 @@ fn install(missing: &[&Need]) -> Result<(), Failure> {
     // Never a question: there may be nobody to answer it.
     let apt_get = Cmd::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(["-qq"]);
     apt_get.clone().args(["update"]).run()?;
+    if packages(missing).into_iter().any(|package| !is_known(package)) && add_backports()? {
+        let updated = apt_get.clone().args(["update"]).run();
+        if updated.is_err() {
+            // Else no update would go through on this machine any more.
+            let _ = std::fs::remove_file(SOURCES);
+        }
+        updated?;
+    }
     apt_get.args(["install", "--yes", "--no-install-recommends"]).args(packages(missing)).run()?;
-    match missing.iter().find(|need| find(need.program).is_none()) {
+    match missing.iter().find(|need| !need.is_met()) {
         None => Ok(()),
         Some(need) => Err(Failure::failed(format!(
             "{} is still missing after installing {}",
@@ -103,6 +128,42 @@ fn install(missing: &[&Need]) -> Result<(), Failure> {
             need.packages.join(" ")
         ))),
     }
+}
+
+/// Whether the package can be installed from where packages come from now.
+fn is_known(package: &str) -> bool {
+    Cmd::new("apt-cache").args(["show", "--no-all-versions", package]).works()
+}
+
+/// Lets packages also come from the backports of this release, which it does not have by itself. Nothing else is taken from there:
+/// the archive itself says that they are chosen only where there is no other.
+fn add_backports() -> Result<bool, Failure> {
+    let failed = |error| Failure::failed(format!("the backports can't be added to {SOURCES}: {error}"));
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let archives = Cmd::new("apt-get").args(["indextargets", "--format", "$(CODENAME) $(REPO_URI)"]);
+    let Some(source) = backports(&release, &archives.output()?) else { return Ok(false) };
+    println!("   adding {SOURCES}: a package is not in this release, but in its backports");
+    std::fs::write(SOURCES, source).map_err(failed)?;
+    Ok(true)
+}
+
+const SOURCES: &str = "/etc/apt/sources.list.d/onlyonce-backports.sources";
+
+/// The backports of a release of Debian, as apt reads it: from the archive that this machine has its packages from. `archives` has a
+/// codename and an address a line.
+fn backports(os_release: &str, archives: &str) -> Option<String> {
+    let field = |name: &str| {
+        os_release
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+            .map(|value| value.trim_matches('"'))
+    };
+    let codename = field("VERSION_CODENAME").filter(|_| field("ID") == Some("debian"))?;
+    let archive = archives.lines().find_map(|line| line.strip_prefix(codename)?.strip_prefix(' '))?;
+    Some(format!(
+        "Types: deb\nURIs: {archive}\nSuites: {codename}-backports\nComponents: main\n\
+         Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
+    ))
 }
 
 fn request(missing: &[&Need], machine: Machine) -> String {
@@ -113,8 +174,14 @@ fn request(missing: &[&Need], machine: Machine) -> String {
             programs.join(", ")
         );
     }
+    let unknown: Vec<_> = packages(missing).into_iter().filter(|package| !is_known(package)).collect();
+    let also = if unknown.is_empty() {
+        String::new()
+    } else {
+        format!(" ({} may have to come from the backports of your release)", unknown.join(" "))
+    };
     let packages = packages(missing).join(" ");
-    format!("this needs root. Run this, then try again:\n\n    sudo apt-get install --yes {packages}\n")
+    format!("this needs root. Run this, then try again{also}:\n\n    sudo apt-get install --yes {packages}\n")
 }
 
 fn packages(missing: &[&Need]) -> Vec<&'static str> {
@@ -157,9 +224,28 @@ mod tests {
     }
 
     #[test]
+    fn backports_are_those_of_the_release_from_its_own_archive_and_of_debian_only() {
+        let archives = "bookworm-security http://mirror/security/\nbookworm http://mirror/debian/\n";
+        let bookworm =
+            "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_CODENAME=bookworm\nID=debian\n";
+        let source = backports(bookworm, archives).unwrap();
+        assert!(source.contains("URIs: http://mirror/debian/\nSuites: bookworm-backports\n"), "{source}");
+        assert_eq!(backports(&bookworm.replace("ID=debian", "ID=ubuntu"), archives), None);
+        assert_eq!(backports(bookworm, "trixie http://mirror/debian/\n"), None);
+        assert_eq!(backports("", archives), None);
+    }
+
+    #[test]
     fn elsewhere_the_programs_are_named() {
         let said = request(&[&TESTS[0], &BROWSER], Machine::Other);
         assert!(said.ends_with("cc, chromium"), "{said}");
+    }
+
+    #[test]
+    fn a_program_may_have_to_be_able_to_do_something() {
+        let need = |program| Need { program, packages: &[], why: "" };
+        assert!(need("sh -c true").is_met());
+        assert!(!need("sh -c false").is_met() && !need("no-such-program -c true").is_met());
     }
 
     #[test]

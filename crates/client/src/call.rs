@@ -70,6 +70,8 @@ pub(crate) trait Way: Send {
 /// An answer, and what was seen of it. `body` is there if it is small.
 pub(crate) struct Answered<A> {
     pub(crate) answer: A,
+    /// Where it came from, if that is not where the call was sent: a redirect was followed.
+    pub(crate) elsewhere: Option<String>,
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Option<Vec<u8>>,
@@ -91,8 +93,15 @@ struct Heard<A, E> {
     /// What the server asked for.
     pause: Option<Duration>,
     status: Option<StatusCode>,
+    elsewhere: Option<String>,
     /// An error is missing if the time was up.
     result: Result<A, Option<E>>,
+}
+
+impl<A, E> Heard<A, E> {
+    fn failed(verdict: Verdict, error: Option<E>) -> Self {
+        Self { verdict, pause: None, status: None, elsewhere: None, result: Err(error) }
+    }
 }
 
 impl OnlyOnce {
@@ -144,9 +153,8 @@ impl OnlyOnce {
         let heard = loop {
             attempts += 1;
             let heard = self.attempt(way).await;
-            doubt |= matches!(heard.verdict, Verdict::Doubt | Verdict::Unknown);
-            let is_final = matches!(heard.verdict, Verdict::Answer | Verdict::Refused | Verdict::Unknown);
-            if is_final || !way.repeatable() {
+            doubt |= heard.verdict.doubts();
+            if heard.verdict.is_final() || !way.repeatable() {
                 break heard;
             }
             let Some(pause) = self.next_pause(attempts, started, heard.pause) else { break heard };
@@ -174,13 +182,20 @@ impl OnlyOnce {
                 return Ended::Answer(answer);
             }
         }
-        let late = || InputError::new(format!("no answer within {:?}", self.policy.attempt_timeout)).into();
+        let late = || format!("no answer within {:?}", self.policy.attempt_timeout);
+        let astray = |elsewhere| {
+            format!(
+                "the HTTP client followed a redirect to {elsewhere}, or a middleware below changed the address: what was answered \
+                 there is not the answer to the call. Use onlyonce_client::http(), and change addresses before this middleware"
+            )
+        };
+        let why = heard.elsewhere.map(astray).or_else(|| too_late.then(late));
         let unknown = OutcomeUnknown {
             key: key.to_owned(),
             attempts,
             server_says,
             last_status: heard.status,
-            cause: too_late.then(late),
+            cause: why.map(Into::into),
         };
         Ended::Unknown(unknown, cause)
     }
@@ -188,16 +203,18 @@ impl OnlyOnce {
     /// Sends the call once.
     async fn attempt<W: Way>(&self, way: &mut W) -> Heard<W::Answer, W::Error> {
         match self.in_time(way.send()).await {
-            Some(Ok(Answered { answer, status, headers, body })) => Heard {
-                verdict: judge(status, &headers, body.as_deref()),
+            Some(Ok(Answered { answer, elsewhere, status, headers, body })) => Heard {
+                verdict: match elsewhere {
+                    None => judge(status, &headers, body.as_deref()),
+                    Some(_) => Verdict::Astray,
+                },
                 pause: pause::asked(&headers, self.clock.wall_micros()),
                 status: Some(status),
+                elsewhere,
                 result: Ok(answer),
             },
-            Some(Err(error)) => {
-                Heard { verdict: W::meaning(&error), pause: None, status: None, result: Err(Some(error)) }
-            }
-            None => Heard { verdict: Verdict::Doubt, pause: None, status: None, result: Err(None) },
+            Some(Err(error)) => Heard::failed(W::meaning(&error), Some(error)),
+            None => Heard::failed(Verdict::Doubt, None),
         }
     }
 

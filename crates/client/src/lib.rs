@@ -40,6 +40,7 @@ mod middleware;
 mod outcome;
 mod pause;
 mod peek;
+mod sending;
 #[cfg(feature = "tower")]
 mod service;
 mod unknown;
@@ -47,11 +48,16 @@ mod verdict;
 
 /// A `reqwest` client to put the middleware on, with ring for TLS if the feature `tls` is on. (A client that is built without a
 /// provider for TLS panics; this is the place where it is chosen.)
+///
+/// It does not follow the redirects of keyed calls: they are given back, as the answers that they are. Leave its redirect policy as
+/// it is. A client of your own that follows redirects can't be told to stop, so that more is in doubt: a call that it took elsewhere,
+/// and a connection that was refused, as nobody can see whether that was the first.
 pub fn http() -> reqwest::ClientBuilder {
     #[cfg(feature = "tls")]
     // An error means that the program has chosen a provider already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
+    let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::custom(sending::redirect));
+    builder.connector_layer(sending::Dialling)
 }
 
 pub use builder::{Builder, OutcomeQuery};

@@ -8,6 +8,7 @@ use reqwest_middleware::{Error, Middleware, Next, Result};
 use crate::call::{Answered, CallKey, Ended, OnlyOnce, Way};
 use crate::outcome::{self, Target};
 use crate::peek;
+use crate::sending::{Seen, keyed};
 use crate::verdict::Verdict;
 
 struct ByReqwest<'a> {
@@ -18,15 +19,30 @@ struct ByReqwest<'a> {
     next: Next<'a>,
 }
 
+/// An attempt that was not answered.
+struct Failed {
+    error: Error,
+    seen: Seen,
+    /// Where it was sent.
+    url: String,
+}
+
+/// Where a request goes; what is behind `#` stays here.
+fn address(url: &reqwest::Url) -> String {
+    let mut url = url.clone();
+    url.set_fragment(None);
+    url.into()
+}
+
 impl Way for ByReqwest<'_> {
     type Answer = Response;
-    type Error = Error;
+    type Error = Failed;
 
     fn repeatable(&self) -> bool {
         !self.spent
     }
 
-    async fn send(&mut self) -> Result<Answered<Response>> {
+    async fn send(&mut self) -> std::result::Result<Answered<Response>, Failed> {
         let sent = self.request.try_clone().unwrap_or_else(|| {
             self.spent = true;
             // Without its body it is still good to ask about it.
@@ -34,20 +50,31 @@ impl Way for ByReqwest<'_> {
             *empty.headers_mut() = self.request.headers().clone();
             std::mem::replace(&mut self.request, empty)
         });
-        let response = self.next.clone().run(sent, self.extensions).await?;
-        let (answer, body) = peek::whole(response).await?;
+        let url = address(sent.url());
+        let (response, seen) = keyed(self.next.clone().run(sent, self.extensions)).await;
+        let response = response.map_err(|error| Failed { error, seen, url: url.clone() })?;
+        let (answer, body) = peek::whole(response).await.map_err(|error| Failed {
+            error: error.into(),
+            seen,
+            url: url.clone(),
+        })?;
         let (status, headers) = (answer.status(), answer.headers().clone());
-        Ok(Answered { answer, status, headers, body })
+        let elsewhere = Some(address(answer.url())).filter(|from| *from != url);
+        Ok(Answered { answer, elsewhere, status, headers, body })
     }
 
     /// Refused by the network before anything was sent, or in doubt.
-    fn meaning(error: &Error) -> Verdict {
-        match error {
-            Error::Reqwest(error) if error.is_connect() => Verdict::Later,
-            Error::Reqwest(error) if error.is_builder() || error.is_redirect() => Verdict::Answer,
+    fn meaning(failed: &Failed) -> Verdict {
+        let here = |error: &reqwest::Error| error.url().is_none_or(|url| address(url) == failed.url);
+        match &failed.error {
+            // Of another client it is not known whether it had sent it, and was redirected to where nobody listens.
+            Error::Reqwest(error) if error.is_connect() && failed.seen.dialled => Verdict::Later,
+            Error::Reqwest(error) if error.is_builder() && here(error) => Verdict::Refused,
+            // It was answered with a redirect, and another one.
+            Error::Reqwest(error) if error.is_redirect() || error.is_builder() => Verdict::Astray,
             Error::Reqwest(_) => Verdict::Doubt,
-            // Another middleware refused it; it knows best what that means, and it is not repeated.
-            Error::Middleware(_) => Verdict::Answer,
+            // It may have been sent before another middleware failed; only that one knows, and it is not repeated.
+            Error::Middleware(_) => Verdict::Astray,
         }
     }
 
@@ -57,7 +84,7 @@ impl Way for ByReqwest<'_> {
         url.set_query(Some(&target.query));
         let mut question = Request::new(Method::GET, url);
         *question.headers_mut() = outcome::without_body(self.request.headers());
-        let answer = self.next.clone().run(question, self.extensions).await.ok()?;
+        let answer = keyed(self.next.clone().run(question, self.extensions)).await.0.ok()?;
         Some((answer.status(), answer.bytes().await.ok()?.to_vec()))
     }
 }
@@ -81,9 +108,9 @@ impl Middleware for OnlyOnce {
                 response.extensions_mut().insert(CallKey(key));
                 Ok(response)
             }
-            Ended::Failed(error) => Err(error),
-            Ended::Unknown(unknown, cause) => {
-                Err(Error::middleware(unknown.caused_by(cause.map(Into::into))))
+            Ended::Failed(failed) => Err(failed.error),
+            Ended::Unknown(unknown, failed) => {
+                Err(Error::middleware(unknown.caused_by(failed.map(|failed| failed.error.into()))))
             }
         }
     }

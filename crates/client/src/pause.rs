@@ -52,5 +52,6 @@ mod tests {
             );
         }
         assert!(before(0, base, most, Some(Duration::from_secs(3))) >= Duration::from_secs(3));
+        assert_eq!(before(40, Duration::MAX, Duration::MAX, Some(Duration::MAX)), Duration::MAX);
     }
 }

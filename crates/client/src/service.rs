@@ -10,6 +10,8 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Either, Full};
+use hyper_util::client::legacy::connect::capture_connection;
+use tower_http::follow_redirect::RequestUri;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -28,6 +30,9 @@ pub type AnswerBody<B> = Either<Full<Bytes>, B>;
 /// clone of it, and `B` is cloned (`Full<Bytes>`, `String`, `Bytes`). Its errors are in doubt, as one that was sent may have
 /// happened, unless the connection was refused. An error of this service is an [`OutcomeUnknown`](crate::OutcomeUnknown), or else
 /// one of the client's own, after which nothing has happened.
+///
+/// Put what follows redirects above this layer. Below it, tower-http's is noticed over a client of hyper-util's: a call that was
+/// redirected is in doubt, whatever was answered elsewhere.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -113,13 +118,15 @@ struct ByService<S, B> {
 /// How far an attempt came.
 enum Failed {
     NotReady(BoxError),
+    /// Refused before there was a connection.
+    Refused(BoxError),
     Called(BoxError),
 }
 
 impl Failed {
     fn cause(self) -> BoxError {
         match self {
-            Self::NotReady(cause) | Self::Called(cause) => cause,
+            Self::NotReady(cause) | Self::Refused(cause) | Self::Called(cause) => cause,
         }
     }
 }
@@ -134,10 +141,16 @@ where
         self.exchange(self.request.clone()).await
     }
 
-    async fn exchange(&mut self, request: Request<B>) -> Result<Response<R>, Failed> {
+    async fn exchange(&mut self, mut request: Request<B>) -> Result<Response<R>, Failed> {
+        // One connection that was refused may be the second: the first led to a redirect, which something below has followed.
+        let connected = capture_connection(&mut request);
         let ready = poll_fn(|cx| self.inner.poll_ready(cx)).await;
         ready.map_err(|error| Failed::NotReady(error.into()))?;
-        self.inner.call(request).await.map_err(|error| Failed::Called(error.into()))
+        self.inner.call(request).await.map_err(|error| {
+            let error = error.into();
+            let never_sent = refused(&*error) && connected.connection_metadata().is_none();
+            if never_sent { Failed::Refused(error) } else { Failed::Called(error) }
+        })
     }
 }
 
@@ -160,21 +173,28 @@ where
     async fn send(&mut self) -> Result<Answered<Self::Answer>, Failed> {
         let response = self.pass_on().await?;
         let (status, headers) = (response.status(), response.headers().clone());
+        let from = response.extensions().get::<RequestUri>().map(|uri| &uri.0);
+        let elsewhere = from.filter(|uri| *uri != self.request.uri()).map(ToString::to_string);
         if response.body().size_hint().upper().is_none_or(|most| most > SMALL) {
-            return Ok(Answered { answer: response.map(Either::Right), status, headers, body: None });
+            return Ok(Answered {
+                answer: response.map(Either::Right),
+                elsewhere,
+                status,
+                headers,
+                body: None,
+            });
         }
         let (head, body) = response.into_parts();
         let read = body.collect().await.map_err(|error| Failed::Called(error.into()))?;
         let bytes = read.to_bytes();
         let body = Some(bytes.to_vec());
         let answer = Response::from_parts(head, Either::Left(Full::new(bytes)));
-        Ok(Answered { answer, status, headers, body })
+        Ok(Answered { answer, elsewhere, status, headers, body })
     }
 
     fn meaning(failed: &Failed) -> Verdict {
         match failed {
-            Failed::NotReady(_) => Verdict::Later,
-            Failed::Called(error) if refused(&**error) => Verdict::Later,
+            Failed::NotReady(_) | Failed::Refused(_) => Verdict::Later,
             Failed::Called(_) => Verdict::Doubt,
         }
     }

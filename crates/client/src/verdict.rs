@@ -8,7 +8,8 @@ use serde_json::Value;
 pub(crate) enum Verdict {
     /// The answer to the call.
     Answer,
-    /// An answer about the caller and not about the call: it settles nothing if an earlier attempt is in doubt.
+    /// About the caller or the address and not about the call, which did not run this time: it settles nothing if an earlier attempt
+    /// is in doubt.
     Refused,
     /// Not now; this attempt has had no effect.
     Later,
@@ -16,6 +17,20 @@ pub(crate) enum Verdict {
     Doubt,
     /// The server says that nobody knows, and that asking again won't help.
     Unknown,
+    /// Nobody knows, and it is not sent again: it went where it was not sent, or another middleware had the last word.
+    Astray,
+}
+
+impl Verdict {
+    /// Whether the effect may have happened.
+    pub(crate) fn doubts(self) -> bool {
+        matches!(self, Self::Doubt | Self::Unknown | Self::Astray)
+    }
+
+    /// Whether nothing is gained by sending it again.
+    pub(crate) fn is_final(self) -> bool {
+        matches!(self, Self::Answer | Self::Refused | Self::Unknown | Self::Astray)
+    }
 }
 
 /// Judges an answer. `body` is there if it is small.
@@ -35,6 +50,8 @@ pub(crate) fn judge(status: StatusCode, headers: &HeaderMap, body: Option<&[u8]>
         409 if body.as_ref().is_some_and(key_in_use) || should_retry == Some("true") => Verdict::Doubt,
         // Without a word, only a server that says when to come back means "in progress"; else it is a conflict in business.
         409 if headers.contains_key(http::header::RETRY_AFTER) => Verdict::Doubt,
+        // To a login page, or to another address: about the call only if it is what was answered the first time.
+        301 | 302 | 307 | 308 if !headers.contains_key("idempotent-replayed") => Verdict::Refused,
         401 | 403 | 407 => Verdict::Refused,
         408 | 425 | 429 => Verdict::Later,
         501 => Verdict::Answer,
@@ -70,6 +87,8 @@ mod tests {
         for (status, verdict) in [
             (200, Verdict::Answer),
             (303, Verdict::Answer),
+            (302, Verdict::Refused),
+            (307, Verdict::Refused),
             (400, Verdict::Answer),
             (401, Verdict::Refused),
             (403, Verdict::Refused),
@@ -105,6 +124,13 @@ mod tests {
         headers.insert("retry-after", "1".parse().unwrap());
         assert_eq!(judge(StatusCode::CONFLICT, &headers, None), Verdict::Doubt);
         assert_eq!(judge(StatusCode::CONFLICT, &HeaderMap::new(), None), Verdict::Answer);
+    }
+
+    #[test]
+    fn a_redirect_that_was_stored_is_the_answer() {
+        let mut headers = HeaderMap::new();
+        headers.insert("idempotent-replayed", "true".parse().unwrap());
+        assert_eq!(judge(StatusCode::FOUND, &headers, None), Verdict::Answer);
     }
 
     #[test]

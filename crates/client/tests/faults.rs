@@ -4,18 +4,22 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use common::Service;
+use http::Extensions;
 use onlyonce_client::{CallKey, OnlyOnce, OutcomeQuery, OutcomeUnknown, ServerSays};
 use onlyonce_core::{Idempotency, MemoryStore};
 use onlyonce_http::{IdempotencyLayer, ScopeFrom};
 use onlyonce_testkit::{FaultProxy, Ledger, NetFault};
-use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
+use reqwest::Request;
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
 use tokio::net::TcpListener;
 
 const FAST: Duration = Duration::from_millis(5);
@@ -275,4 +279,115 @@ async fn a_stripe_like_server_with_a_header_of_its_own_is_understood() {
     assert_eq!(answer.text().await.unwrap(), r#"{"id":"ch_1"}"#);
     let keys = seen.effects().unwrap();
     assert!(keys.len() == 3 && keys.iter().all(|effect| effect.key == keys[0].key));
+}
+
+/// A server that answers everything with a redirect to there, and how many posts it saw.
+async fn redirecting(status: u16, to: &str) -> (Arc<AtomicU32>, SocketAddr) {
+    let (status, to, posts) =
+        (StatusCode::from_u16(status).unwrap(), to.to_owned(), Arc::new(AtomicU32::new(0)));
+    let seen = Arc::clone(&posts);
+    let app = Router::new().fallback(async move |method: Method| {
+        seen.fetch_add(u32::from(method == Method::POST), Ordering::SeqCst);
+        (status, [("location", to)])
+    });
+    (posts, listen(app).await)
+}
+
+/// Where nobody listens.
+const NOBODY: &str = "http://127.0.0.1:1/pay";
+
+/// A page that answers whatever is asked.
+async fn page(status: u16) -> String {
+    let status = StatusCode::from_u16(status).unwrap();
+    let app = Router::new().fallback(async move || (status, "a page"));
+    format!("http://{}/page", listen(app).await)
+}
+
+#[tokio::test]
+async fn redirects_of_keyed_calls_are_given_back_and_those_of_others_are_followed() {
+    let elsewhere = page(200).await;
+    for status in [301, 302, 303, 307, 308] {
+        for to in [NOBODY, &elsewhere, "/pay", "ftp://nowhere/"] {
+            let (posts, address) = redirecting(status, to).await;
+            let answer =
+                client(|it| it).post(format!("http://{address}/pay")).body("1").send().await.unwrap();
+            assert_eq!((answer.status().as_u16(), posts.load(Ordering::SeqCst)), (status, 1), "{to}");
+        }
+    }
+    let moved =
+        listen(Router::new().fallback(async move || (StatusCode::FOUND, [("location", elsewhere)]))).await;
+    let answer = client(|it| it).get(format!("http://{moved}/")).send().await.unwrap();
+    assert_eq!(answer.text().await.unwrap(), "a page");
+}
+
+/// With a client that follows redirects, what comes back is not the answer to the call; nor is an error of the second hop one of the
+/// first.
+#[tokio::test]
+async fn a_call_that_a_client_has_taken_elsewhere_is_unknown_whatever_came_of_it_there() {
+    // For its provider of TLS.
+    drop(onlyonce_client::http());
+    let follows = reqwest::Client::builder().no_proxy().build().unwrap();
+    let once =
+        OnlyOnce::builder().pauses(FAST, 10 * FAST).attempts(2).attempt_timeout(Duration::from_secs(2));
+    let follows = ClientBuilder::new(follows).with(once.build().unwrap()).build();
+    let pages = [page(200).await, page(404).await, page(500).await];
+    let targets = [NOBODY, "/pay", "ftp://nowhere/", &pages[0], &pages[1], &pages[2]];
+    for (status, to) in [303, 307].into_iter().flat_map(|status| targets.map(|to| (status, to))) {
+        let (posts, address) = redirecting(status, to).await;
+        let sent = follows.post(format!("http://{address}/pay")).body("1").send().await;
+        let error = sent.expect_err(to);
+        let unknown = OutcomeUnknown::of(&error).unwrap_or_else(|| panic!("{status} {to}: {error:?}"));
+        assert!(posts.load(Ordering::SeqCst) >= 1);
+        assert!(std::error::Error::source(unknown).is_some(), "it says why: {unknown:?}");
+    }
+    // A call that stays where it was sent is answered as ever.
+    let service = Service::new();
+    let (address, _server) = service.serve("127.0.0.1:0", passes).await;
+    assert!(pay(&follows, address, "7").await.unwrap().starts_with("paid 7"));
+}
+
+/// Another middleware: it fails before it sends, or after, from its `from`th call on.
+struct Fails {
+    from: u32,
+    after: bool,
+    calls: AtomicU32,
+}
+
+#[async_trait::async_trait]
+impl Middleware for Fails {
+    async fn handle(
+        &self,
+        request: Request,
+        extensions: &mut Extensions,
+        next: Next<'_>,
+    ) -> reqwest_middleware::Result<reqwest::Response> {
+        let n = self.calls.fetch_add(1, Ordering::SeqCst);
+        let fails = || reqwest_middleware::Error::middleware(std::io::Error::other("a middleware failed"));
+        if n < self.from {
+            return next.run(request, extensions).await;
+        }
+        if self.after {
+            next.run(request, extensions).await?;
+        }
+        Err(fails())
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_another_middleware_is_an_unknown_outcome() {
+    for (cut, from, after) in [(0, 0, true), (1, 1, false), (1, 1, true)] {
+        let service = Service::new();
+        let (address, _server) = service.serve("127.0.0.1:0", passes).await;
+        let proxy = FaultProxy::start(address.to_string()).await.unwrap();
+        proxy.next(NetFault::ResetReply { after: 0 }, cut);
+        let once = OnlyOnce::builder().pauses(FAST, 10 * FAST).build().unwrap();
+        let fails = Fails { from, after, calls: 0.into() };
+        let http = onlyonce_client::http().no_proxy().build().unwrap();
+        let client = ClientBuilder::new(http).with(once).with(fails).build();
+        let error = pay(&client, proxy.address(), "1").await.unwrap_err();
+        let unknown = OutcomeUnknown::of(&error).unwrap_or_else(|| panic!("{cut} {after}: {error:?}"));
+        let cause = std::error::Error::source(unknown).unwrap().to_string();
+        assert!(cause.contains("a middleware failed"), "{cause}");
+        assert_eq!((service.effects(), unknown.attempts()), (1, from + 1));
+    }
 }

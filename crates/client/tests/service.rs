@@ -26,6 +26,7 @@ use onlyonce_http::{IdempotencyLayer, ScopeFrom};
 use onlyonce_testkit::{FaultProxy, NetFault};
 use tokio::net::TcpListener;
 use tower::{Layer as _, ServiceExt as _};
+use tower_http::follow_redirect::FollowRedirect;
 
 type Calls = OnlyOnceService<Client<HttpConnector, Full<Bytes>>>;
 
@@ -134,4 +135,28 @@ async fn nobody_listening_was_never_sent_and_a_server_that_is_down_is_not_storme
     let posts = service.posts();
     assert!((100..=150).contains(&posts), "{posts}");
     assert_eq!((service.effects(), service.keys()), (0, 100));
+}
+
+#[tokio::test]
+async fn a_redirect_is_given_back_and_one_that_was_followed_below_is_unknown() {
+    let app = Router::new().fallback(async || "a page");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let page = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    for to in ["http://127.0.0.1:1/pay".to_owned(), page] {
+        let service = Service::new();
+        let location = to.clone();
+        let answers =
+            move |_| Some((StatusCode::SEE_OTHER, [("location", location.clone())]).into_response());
+        let (address, _) = service.serve("127.0.0.1:0", answers).await;
+        let plain = client(|it| it).oneshot(call(address, "1")).await.unwrap();
+        assert_eq!((plain.status(), service.posts()), (StatusCode::SEE_OTHER, 1));
+        let hyper = Client::builder(TokioExecutor::new()).build_http();
+        let once =
+            OnlyOnce::builder().attempts(2).pauses(Duration::from_millis(5), Duration::from_millis(50));
+        let follows = once.build().unwrap().layer(FollowRedirect::new(hyper));
+        let answered = follows.oneshot(call(address, "1")).await;
+        let error = answered.map(|answer| answer.status()).expect_err(&to);
+        assert!(error.downcast_ref::<OutcomeUnknown>().is_some(), "{to}: {error:?}");
+    }
 }

@@ -73,7 +73,8 @@ impl Consumer {
     /// As [`new`](Self::new), for a handler that takes several messages at once and gives a result for each, in their order.
     ///
     /// Each message still has a record of its own: of a batch that is cut short by a crash, only those that were begun are
-    /// in doubt. For engines with leases; in a transaction each message has its own.
+    /// in doubt. For engines with leases: in a transaction each message has its own, and is handled alone, in a batch of one.
+    /// (Several transactions that wait for one handler would hold their connections and locks against each other.)
     pub fn batched<F, E>(
         once: Idempotency,
         group: impl Into<String>,
@@ -164,7 +165,7 @@ impl Consumer {
     }
 
     async fn start_boxed(self, broker: Box<dyn Connect>) -> Result<Consuming, StartError> {
-        let (kind, batch) = (broker.broker(), self.handler.batch());
+        let (kind, batch) = (broker.broker(), self.batch());
         let settings = self.settings(batch)?;
         let (retain, max_run) = (settings.retain, settings.max_run);
         let plan = Plan {
@@ -204,8 +205,14 @@ impl Consumer {
             tracing::warn!(group = plan.group, handler = plan.handler, "{warning}");
         }
         let service =
-            Service { processor, broker: kind, retries: self.retries, concurrency: self.concurrency };
+            Service { processor, broker: kind, retries: self.retries, concurrency: self.concurrency, batch };
         Ok(service.start(connected.source, warnings))
+    }
+
+    /// How many messages are claimed before the handler runs.
+    fn batch(&self) -> Batch {
+        let batch = self.handler.batch();
+        if self.once.has_leases() { batch } else { Batch { max: batch.max.min(1), ..batch } }
     }
 
     /// The engine's settings, fit for messages.
@@ -223,8 +230,10 @@ impl Consumer {
         if matches!(settings.on_lapse, OnLapse::Ask { .. }) && self.ask.is_none() {
             return Err(InputError::new("OnLapse::Ask needs a hook to ask: see Consumer::recover"));
         }
-        // With Reject a message that is still being handled elsewhere would pass for done, and be acked too early.
-        Ok(Settings { mode: Mode::Replay, ..settings })
+        // With Reject a message that is still being handled elsewhere would pass for done, and be acked too early. And no message of
+        // a batch waits for a call that runs: it might be its neighbour, which is handled only when all are claimed.
+        let wait = if batch.max > 1 { Duration::ZERO } else { settings.wait };
+        Ok(Settings { mode: Mode::Replay, wait, ..settings })
     }
 }
 

@@ -154,13 +154,15 @@ impl Retries {
 
 /// The longest that a message waits before it is looked whether it still runs elsewhere.
 const LONGEST_LOOK: Duration = Duration::from_secs(30);
+/// The longest that a message waits for anything: no broker is told a time that it can't count.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// The table.
 #[must_use]
 pub fn decide(broker: Broker, outcome: Outcome, history: History, retries: &Retries) -> Action {
     let patience = |least: Duration| {
         let pause = retries.pause(history.deliveries.saturating_add(1));
-        Action::Delay(pause.min(LONGEST_LOOK).max(least))
+        Action::Delay(pause.min(LONGEST_LOOK).max(least).min(LONGEST))
     };
     match outcome {
         Outcome::Done | Outcome::Duplicate | Outcome::Refused => Action::Ack,
@@ -173,7 +175,7 @@ pub fn decide(broker: Broker, outcome: Outcome, history: History, retries: &Retr
             Action::DeadLetter(Reason::Failed { failures, why })
         }
         Outcome::Failed { failures, .. } => {
-            let pause = retries.pause(failures);
+            let pause = retries.pause(failures).min(LONGEST);
             match broker {
                 Broker::Kafka if failures >= retries.in_place => Action::RetryTopic(pause),
                 Broker::Kafka | Broker::Nats | Broker::RabbitMq => Action::Retry(pause),
@@ -281,6 +283,22 @@ mod tests {
         for broker in ALL {
             let Action::DeadLetter(reason) = table(broker, failed(16)) else { panic!("it came back") };
             assert_eq!(reason.to_string(), "failed 16 times, the last time with: down");
+        }
+    }
+
+    #[test]
+    fn no_pause_is_longer_than_a_day() {
+        let patient = Retries { first: Duration::MAX, longest: Duration::MAX, ..Retries::default() };
+        let unknown = Outcome::Unknown { ask_in: Some(Duration::MAX) };
+        let busy = Outcome::InFlight { retry_after: Duration::MAX };
+        for broker in ALL {
+            for outcome in [failed(1), failed(15), unknown.clone(), busy.clone()] {
+                let action = decide(broker, outcome, after(u32::MAX), &patient);
+                let (Action::Delay(pause) | Action::Retry(pause) | Action::RetryTopic(pause)) = action else {
+                    panic!("{action:?}")
+                };
+                assert_eq!(pause, LONGEST);
+            }
         }
     }
 

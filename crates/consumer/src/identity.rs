@@ -1,15 +1,19 @@
 //! Which message this is: the id under which it has its one effect.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use onlyonce_core::{Key, MAX_KEY_BYTES};
+use onlyonce_core::{FingerprintBuilder, Key, MAX_KEY_BYTES};
 use serde::Deserialize;
 
 use crate::message::Message;
 
 /// The id of a message that was passed on by a consumer, where its own would change: in a retry topic or a dead letter.
 pub const MESSAGE_ID_HEADER: &str = "onlyonce-message-id";
+
+/// The key of an event of an outbox: events of one key are in one order.
+pub const KEY_HEADER: &str = "onlyonce-key";
 
 /// Finds the id of a message in the message itself; `None` leaves it to what the broker knows.
 pub type Extract = dyn Fn(&Message) -> Option<String> + Send + Sync;
@@ -27,13 +31,19 @@ impl Identify {
     /// a CloudEvent within its source, else the position in the stream.
     pub(crate) fn id_of(&self, message: &Message) -> Result<Key, NoId> {
         let own = || message.header(MESSAGE_ID_HEADER).map(str::to_owned);
-        let extracted = || self.0.as_ref().and_then(|extract| extract(message));
+        let extracted = match &self.0 {
+            // It is not asked where it does not matter: it may not understand what was passed on.
+            Some(extract) if own().is_none_or(|id| id.is_empty()) => {
+                catch_unwind(AssertUnwindSafe(|| extract(message))).map_err(|_| NoId::Panicked)?
+            }
+            _ => None,
+        };
         let given = || message.id().or_else(|| message.header("nats-msg-id")).map(str::to_owned);
-        let position = || message.position().map(str::to_owned);
+        let position = || message.position().map(|position| fitting(position.to_owned()));
         let present = |id: &String| !id.is_empty();
         let id = own()
             .filter(present)
-            .or_else(|| extracted().filter(present))
+            .or_else(|| extracted.filter(present))
             .or_else(|| given().filter(present))
             .or_else(|| cloud_event(message).filter(present))
             .or_else(position)
@@ -53,6 +63,14 @@ impl fmt::Debug for Identify {
     }
 }
 
+/// A name that is longer than a key may be, by its digest.
+pub(crate) fn fitting(name: String) -> String {
+    match name.len() {
+        0..=MAX_KEY_BYTES => name,
+        _ => FingerprintBuilder::new().part(name.as_bytes()).finish().to_string(),
+    }
+}
+
 /// Why a message has no id by which it could be known again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoId {
@@ -63,6 +81,8 @@ pub enum NoId {
         /// How long it is.
         bytes: usize,
     },
+    /// The extractor panicked.
+    Panicked,
 }
 
 impl fmt::Display for NoId {
@@ -74,6 +94,7 @@ impl fmt::Display for NoId {
             Self::TooLong { bytes } => {
                 write!(f, "the message id has {bytes} bytes; the limit is {MAX_KEY_BYTES}")
             }
+            Self::Panicked => f.write_str("the extractor of the message id panicked"),
         }
     }
 }
@@ -145,6 +166,22 @@ mod tests {
     fn a_message_that_was_passed_on_keeps_its_first_identity() {
         let message = bare().with_header(MESSAGE_ID_HEADER, "orders/0/7").with_position("orders.retry/0/1");
         assert_eq!(id(&message).unwrap(), "orders/0/7");
+    }
+
+    #[test]
+    fn an_extractor_that_panics_makes_one_message_poison() {
+        let identify = Identify::by(Arc::new(|_| panic!("as it should")));
+        assert_eq!(identify.id_of(&bare().with_id("a")).unwrap_err(), NoId::Panicked);
+        let passed_on = bare().with_header(MESSAGE_ID_HEADER, "orders/0/7");
+        assert_eq!(identify.id_of(&passed_on).unwrap().as_str(), "orders/0/7");
+    }
+
+    #[test]
+    fn a_position_with_a_long_name_is_known_by_its_digest() {
+        let long = |n: u32| id(&bare().with_position(format!("{}/{n}", "s".repeat(250)))).unwrap();
+        assert!(long(10_000).len() <= 255);
+        assert_ne!(long(10_000), long(10_001));
+        assert_eq!(long(10_000), long(10_000));
     }
 
     #[test]

@@ -43,7 +43,7 @@ mod rabbitmq;
 pub use consumer::Consumer;
 pub use decision::{Action, Broker, Outcome, Reason, Retries, decide};
 pub use handler::{Batch, Job};
-pub use identity::{Extract, MESSAGE_ID_HEADER, NoId};
+pub use identity::{Extract, KEY_HEADER, MESSAGE_ID_HEADER, NoId};
 #[cfg(feature = "kafka")]
 pub use kafka::{Kafka, KafkaPublisher};
 pub use message::{History, Message};

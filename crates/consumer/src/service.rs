@@ -1,9 +1,11 @@
 //! The loop: take a message when a handler is free, handle it, tell the broker.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use onlyonce_core::Drained;
 use tokio::sync::{Semaphore, watch};
@@ -23,6 +25,7 @@ pub(crate) struct Service {
     pub(crate) broker: Broker,
     pub(crate) retries: Retries,
     pub(crate) concurrency: u16,
+    pub(crate) batch: Batch,
 }
 
 /// A consumer that was started. Dropped, it takes no more messages and finishes those under way in the background.
@@ -73,7 +76,15 @@ impl Service {
         let (stop, stopped) = watch::channel(None);
         let counters = Arc::new(Counters::default());
         let work = Arc::new(Work { service: self, counters: Arc::clone(&counters) });
-        let task = tokio::spawn(work.consume(source, stopped));
+        let consuming = AssertUnwindSafe(work.consume(source, stopped)).catch_unwind();
+        let task = tokio::spawn(async move {
+            consuming.await.unwrap_or_else(|_| {
+                tracing::error!(
+                    "the consumer ended by a panic; its messages are delivered again, to another one"
+                );
+                Drained::Left(0)
+            })
+        });
         Consuming { stop, task, counters, warnings }
     }
 }
@@ -90,7 +101,7 @@ impl Work {
         mut stopped: watch::Receiver<Option<Duration>>,
     ) -> Drained {
         let free = Arc::new(Semaphore::new(self.service.concurrency.into()));
-        let batch = self.service.processor.handler.batch();
+        let batch = self.service.batch;
         let mut tasks = JoinSet::new();
         loop {
             let taken = async {
@@ -149,7 +160,7 @@ impl Work {
     async fn handle(&self, deliveries: Vec<Box<dyn Delivery>>) {
         let messages = deliveries.iter().map(|delivery| delivery.message().clone()).collect();
         let processed = {
-            let processing = self.service.processor.process(messages);
+            let processing = AssertUnwindSafe(self.service.processor.process(messages)).catch_unwind();
             tokio::pin!(processing);
             let reports = join_all(deliveries.iter().map(|delivery| self.report(&**delivery)));
             tokio::select! {
@@ -157,6 +168,13 @@ impl Work {
                 _ = reports => processing.await,
             }
         };
+        let processed = processed.unwrap_or_else(|_| {
+            // Handlers and extractors are seen to elsewhere: it was a hook that recovers, or a fault of ours. What was begun is on
+            // record as such; without a word to the broker the message would stay in this consumer's hands for ever.
+            tracing::error!("handling messages panicked; they come back later");
+            let notes = deliveries.iter().map(|delivery| self.service.processor.note(delivery.message()).0);
+            notes.map(|note| (Outcome::InFlight { retry_after: Duration::from_secs(1) }, note)).collect()
+        });
         let acts = deliveries.into_iter().zip(processed);
         join_all(acts.map(|(delivery, (outcome, note))| self.act(delivery, outcome, note))).await;
     }

@@ -14,7 +14,7 @@ use common::{
 };
 use onlyonce_consumer::adapter::{BrokerError, Connect, Connected, Delivery, Note, Plan, Source};
 use onlyonce_consumer::{Action, Batch, Broker, Consumer, Consuming, Job, Message, Retries, StartError};
-use onlyonce_core::{Answer, Drained, RecordId, Resolution, StateKind};
+use onlyonce_core::{Answer, Drained, OnLapse, RecordId, Recovery, Resolution, Settings, StateKind};
 use onlyonce_testkit::{FaultProxy, Ledger};
 use tokio::sync::Semaphore;
 
@@ -55,6 +55,8 @@ on_every_broker!(
     a_shutdown_drains_and_gives_the_rest_back,
     a_batch_has_a_result_for_each_message,
     a_panic_is_an_unknown_outcome_and_stops_nobody_else,
+    a_panic_of_the_hook_that_recovers_leaves_its_message_in_nobodys_hands,
+    a_message_twice_in_one_batch_waits_for_nobody,
 );
 
 async fn publish_twice(stage: &Stage, n: u32) {
@@ -492,6 +494,44 @@ async fn a_panic_is_an_unknown_outcome_and_stops_nobody_else(stage: Stage) {
     until(&consuming, |stats| stats.done == 2 && stats.parked == 1).await;
     stop(consuming).await;
     assert_one_each(&ledger, names(3));
+}
+
+async fn a_panic_of_the_hook_that_recovers_leaves_its_message_in_nobodys_hands(stage: Stage) {
+    let asks = OnLapse::Ask { after: Duration::from_millis(200) };
+    let once = engine().await.with_settings(Settings { on_lapse: asks, ..common::settings() }).unwrap();
+    let asked = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&asked);
+    let hook = move |_| {
+        let n = counted.fetch_add(1, Ordering::SeqCst);
+        assert_ne!(n, 0, "the first one panics, as it should");
+        async { Recovery::Done(()) }
+    };
+    // One at a time on RabbitMQ and NATS: one that is left in our hands would stop all others.
+    let unknown = consumer(&once, |_| async { Err(Trouble::TimedOut) }).recover(hook).concurrency(1);
+    let consuming = start(unknown, &stage).await;
+    stage.publish(Some("m"), "m").await;
+    until(&consuming, |stats| stats.duplicates == 1).await;
+    stop(consuming).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    assert_eq!(stage.left().await, 0);
+}
+
+/// The second copy would wait for the first, which is not handled before both are claimed.
+async fn a_message_twice_in_one_batch_waits_for_nobody(stage: Stage) {
+    let patient = Settings { wait: Duration::from_secs(600), ..common::settings() };
+    let (once, ledger) = (engine().await.with_settings(patient).unwrap(), Ledger::in_memory());
+    publish_twice(&stage, 4).await;
+    let seen = ledger.clone();
+    let handler = move |jobs: Vec<Job>| {
+        jobs.iter().for_each(|job| record(&seen, job));
+        async move { jobs.iter().map(|_| Ok::<(), Trouble>(())).collect() }
+    };
+    let batch = Batch { max: 8, linger: Duration::from_secs(1) };
+    let consumer = Consumer::batched(once, "stock", "decrement", batch, handler).retries(quick());
+    let consuming = start(consumer.replay_horizon(Duration::from_secs(60)).concurrency(1), &stage).await;
+    until(&consuming, |stats| stats.done == 4 && stats.duplicates == 4).await;
+    stop(consuming).await;
+    assert_one_each(&ledger, names(4));
 }
 
 /// A broker that never hears what became of a message: as if the process died between the effect and the ack.

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use common::victims::{self, Act, Plan};
 use common::{Stage, Trouble, quick, soon, stop, text, unique, until, url_in};
-use onlyonce_consumer::{Consumer, Job, NatsPublisher, RabbitPublisher};
+use onlyonce_consumer::{Batch, Consumer, Job, NatsPublisher, RabbitPublisher};
 use onlyonce_core::{Idempotency, Refusal, Settings};
 use onlyonce_sql::outbox::{Event, Outbox, Relay, Relaying};
-use onlyonce_sql::{InTransaction as _, Postgres, PostgresStore, Tx};
+use onlyonce_sql::{InTransaction as _, Postgres, PostgresStore, SqliteStore, Tx};
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
 
 /// A database of its own: a schema, with the effects as a table that allows a second one.
@@ -173,6 +173,7 @@ on_each! {
     the_chain_over_an_outbox_and_nats_has_one_effect_at_its_end_whoever_is_killed nats chain;
     a_refusal_in_the_transaction_undoes_what_it_did_and_is_acked rabbitmq refusal;
     a_system_error_in_the_transaction_undoes_what_it_did_and_is_tried_again nats system_error;
+    batches_in_transactions_need_no_more_connections_than_there_are rabbitmq batches;
 }
 
 async fn killed_at_random(test: &str, stage: Stage) {
@@ -287,4 +288,33 @@ async fn system_error(_: &str, stage: Stage) {
     stop(consuming).await;
     assert_eq!(tries.load(std::sync::atomic::Ordering::SeqCst), 3);
     assert_eq!(world.effects().await, [("m".to_owned(), 1)]);
+}
+
+/// With fewer connections than messages in hand, those that wait for one hold none.
+async fn batches(_: &str, stage: Stage) {
+    let world = World::new().await;
+    let url = format!("{}?options=-csearch_path%3D{}", url_in("ONLYONCE_TEST_POSTGRES_URL"), world.schema);
+    // A claim that waits for a connection waits for longer than this test.
+    let few =
+        sqlx::postgres::PgPoolOptions::new().max_connections(2).acquire_timeout(Duration::from_secs(600));
+    let few = few.connect(&url).await.unwrap();
+    let postgres = PostgresStore::from_pool(few).open().await.unwrap().same_transaction().build().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = format!("sqlite://{}", directory.path().join("shop.db").display());
+    let sqlite =
+        SqliteStore::builder(&file).migrate().open().await.unwrap().same_transaction().build().unwrap();
+    for (once, name) in [(postgres, "postgres"), (sqlite, "sqlite")] {
+        let handler = |jobs: Vec<Job>| async move { jobs.iter().map(|_| Ok::<(), Trouble>(())).collect() };
+        let batch = Batch { max: 4, linger: Duration::from_millis(200) };
+        for n in 0..16 {
+            stage.publish(Some(&format!("{name}-{n}")), name).await;
+        }
+        let consumer =
+            Consumer::batched(once, "stock", "decrement", batch, handler).retries(quick()).concurrency(4);
+        let consuming = consumer.start(stage.broker()).await.unwrap();
+        until(&consuming, |stats| stats.done == 16).await;
+        let stats = consuming.stats();
+        stop(consuming).await;
+        assert_eq!((stats.delayed, stats.failed), (0, 0), "{name}: {stats:?}");
+    }
 }

@@ -10,6 +10,7 @@ pub use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::codec::CodecError;
+use crate::value::exact_json;
 
 /// Takes the two types out of a `Result`, also where it hides behind an alias.
 #[diagnostic::on_unimplemented(
@@ -53,10 +54,15 @@ impl Kept {
     /// The case with this field.
     ///
     /// # Errors
-    /// If it can't be represented as JSON.
-    pub fn with<T: Serialize + ?Sized>(mut self, field: &str, value: &T) -> Result<Self, CodecError> {
-        let json = serde_json::value::to_raw_value(value)
-            .map_err(|error| self.invalid(field, &error.to_string()))?;
+    /// If JSON can't keep it exactly.
+    pub fn with<T: Serialize + DeserializeOwned>(
+        mut self,
+        field: &str,
+        value: &T,
+    ) -> Result<Self, CodecError> {
+        let json = exact_json(value).map_err(|error| self.invalid(field, &error.to_string()))?;
+        let json = String::from_utf8(json).map_err(|error| self.invalid(field, &error.to_string()))?;
+        let json = RawValue::from_string(json).map_err(|error| self.invalid(field, &error.to_string()))?;
         self.fields.insert(field.to_owned(), json);
         Ok(self)
     }
@@ -119,11 +125,21 @@ mod tests {
 
     #[test]
     fn a_kept_case_comes_back_with_every_digit() {
-        let kept = Kept::new("Limit").with("most", &u128::MAX).unwrap().with("why", "£").unwrap();
+        let kept = Kept::new("Limit").with("most", &u128::MAX).unwrap().with("why", &"£".to_owned()).unwrap();
         let kept = Kept::read(&kept.save().unwrap()).unwrap();
         assert_eq!(kept.name(), "Limit");
         assert_eq!(kept.field::<u128>("most").unwrap(), u128::MAX);
         assert_eq!(kept.field::<String>("why").unwrap(), "£");
+    }
+
+    #[test]
+    fn a_field_that_json_can_not_keep_is_refused_when_it_is_stored() {
+        for number in [f64::NAN, f64::INFINITY] {
+            let error = Kept::new("Limit").with("most", &number).unwrap_err().to_string();
+            assert!(error.contains("field `most` of the kept error `Limit`"), "{error}");
+        }
+        assert!(Kept::new("Limit").with("most", &Some(())).is_err());
+        assert!(Kept::new("Limit").with("most", &(0.1_f64 * 1.19)).is_ok());
     }
 
     #[test]

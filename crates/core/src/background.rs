@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use crate::clock::{Clock, Moment};
 use crate::drain::Visit;
 use crate::error::{ErrorKind, StoreError};
+use crate::keeper::Job;
 use crate::key::RecordId;
-use crate::record::{AttemptId, Begin, Claim, Settled, Settlement, Takeover, Verdict};
+use crate::record::{Answer, AttemptId, Begin, Claim, Settled, Settlement, Takeover, Verdict};
 use crate::store::Store;
 
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -34,6 +37,16 @@ pub(crate) async fn insist_on_begin(
         Ok(answer) => (answer, 0),
         // Boxed because it is rare, and would make every call larger.
         Err(error) => Box::pin(repeat(clock, ("begin", id), error, is_open, || store.begin(id, claim))).await,
+    }
+}
+
+/// Whether a copy of a begin may have landed that nobody heard of, or may yet: an ambiguous one, also when its repeat found
+/// somebody else there.
+pub(crate) fn may_have_landed(begun: &Result<Begin, StoreError>, repeats: u32) -> bool {
+    match begun {
+        Ok(Begin::Acquired { .. }) => false,
+        Ok(Begin::Taken(_)) => repeats > 0,
+        Err(error) => repeats > 0 || error.kind() == ErrorKind::Ambiguous,
     }
 }
 
@@ -78,7 +91,7 @@ where
     F: Future<Output = Result<T, StoreError>>,
 {
     for repeats in 1..=REPEATS {
-        tracing::warn!(record = %id, error = &error as &dyn std::error::Error, "{what} is repeated");
+        crate::seldom!(warn, record = %id, error = &error as &dyn std::error::Error, "{what} is repeated");
         clock.sleep(backoff(repeats)).await;
         match call().await {
             Err(next) if is_open(&next) => error = next,
@@ -88,20 +101,41 @@ where
     (Err(error), REPEATS)
 }
 
-/// Settles until it is applied or lost. `None` if the store refuses for good.
+/// Settles until it is applied or lost. `None` if the store refuses for good; an answer that it refuses is left out.
 pub(crate) async fn settle(
     store: &dyn Store,
     clock: &dyn Clock,
     id: &RecordId,
     attempt: &AttemptId,
-    how: &Settlement,
+    how: &mut Settlement,
 ) -> Option<Settled> {
-    let settled = until_answered(clock, None, || store.settle(id, attempt, how)).await;
-    settled
-        .inspect_err(|error| {
-            tracing::error!(record = %id, error = error as &dyn std::error::Error, "a settlement can't be stored");
-        })
-        .ok()
+    loop {
+        let settled = until_answered(clock, None, || store.settle(id, attempt, how)).await;
+        match left_of(id, &settled, how) {
+            Some(less) => *how = less,
+            None => {
+                let failed = |error: &StoreError| {
+                    tracing::error!(record = %id, error = error as &dyn std::error::Error, "a settlement can't be stored");
+                };
+                return settled.inspect_err(failed).ok();
+            }
+        }
+    }
+}
+
+/// What is left of a settlement that was refused for good, most likely because of its answer: what was done stays done.
+pub(crate) fn left_of(
+    id: &RecordId,
+    settled: &Result<Settled, StoreError>,
+    how: &Settlement,
+) -> Option<Settlement> {
+    let error = settled.as_ref().err().filter(|error| error.kind() == ErrorKind::Rejected)?;
+    let less = how.without_answer()?;
+    tracing::error!(
+        record = %id, error = error as &dyn std::error::Error,
+        "the store does not take the answer; the record is kept without it, and duplicates are refused"
+    );
+    Some(less)
 }
 
 /// Repeats a call until it is answered, is refused for good, or `give_up` has come.
@@ -117,7 +151,7 @@ where
     loop {
         match call().await {
             Err(error)
-                if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Ambiguous)
+                if !matches!(error.kind(), ErrorKind::Rejected | ErrorKind::Corrupt)
                     && give_up.is_none_or(|give_up| clock.now() < give_up) =>
             {
                 repeat += 1;
@@ -128,54 +162,67 @@ where
     }
 }
 
-/// Frees what a begin may have taken whose reply was lost.
+/// Frees what a begin may have taken whose reply was lost. What was seen of an attempt that it may have taken over is put back.
 pub(crate) fn undo_begin(
     store: &Arc<dyn Store>,
     clock: &Arc<dyn Clock>,
     id: RecordId,
     claim: &Claim,
+    evidence: Answer,
     visit: Visit,
-) -> impl Future<Output = ()> + Send + use<> {
+) -> impl Job + use<> {
     let (store, clock) = (Arc::clone(store), Arc::clone(clock));
     let attempt = AttemptId { owner: claim.owner, fence: None };
     // It ran nothing itself. But where it may have taken over a lapsed attempt, releasing would say more than is known.
     let verdict = match claim.takeover {
         Takeover::Never => Verdict::Released,
-        Takeover::Allowed | Takeover::Seen(_) => Verdict::Unknown(Default::default()),
+        Takeover::Allowed | Takeover::Seen(_) => Verdict::Unknown(evidence),
     };
     let how = Settlement { verdict, retain: claim.retain_unsettled };
     let lease = claim.lease;
-    async move {
-        undo(&*clock, lease, visit, || async {
-            store.settle(&id, &attempt, &how).await.map(|settled| settled == Settled::Applied)
-        })
-        .await;
+    let until_heard = Arc::new(Mutex::new(Some(visit)));
+    move || {
+        let (store, clock, how) = (Arc::clone(&store), Arc::clone(&clock), how.clone());
+        let until_heard = Arc::clone(&until_heard);
+        async move {
+            let settle = || store.settle(&id, &attempt, &how);
+            let undone = undo(&*clock, lease, &until_heard, || async {
+                settle().await.map(|settled| settled == Settled::Applied)
+            })
+            .await;
+            // What was seen is not lost because the store is away for longer than a lease.
+            if undone.is_err() && matches!(&how.verdict, Verdict::Unknown(evidence) if !evidence.is_none()) {
+                let _ = until_answered(&*clock, None, settle).await;
+            }
+        }
     }
 }
 
 /// Undoes what a lost request may have done. It may land late, so this goes on until something was undone or its `lease` is
-/// over, and no longer: what lands later than that runs out by itself. `call` says whether there was something to undo.
+/// over, and no longer: what lands later than that runs out by itself. `call` says whether there was something to undo, and
+/// so does the result, which is that of the last try.
 ///
-/// `until_heard` is dropped at the first answer: what is still on its way may never land, and nobody waits for that.
-pub(crate) async fn undo<F>(
+/// What is in `until_heard` is dropped at the first answer: what is still on its way may never land, and nobody waits for that.
+pub(crate) async fn undo<T, F>(
     clock: &dyn Clock,
     lease: Duration,
-    until_heard: impl Send,
+    until_heard: &Mutex<Option<T>>,
     mut call: impl FnMut() -> F,
-) where
+) -> Result<bool, StoreError>
+where
     F: Future<Output = Result<bool, StoreError>>,
 {
-    let mut until_heard = Some(until_heard);
     let give_up = clock.now().plus(lease);
-    for repeat in 1.. {
+    let mut repeat = 0;
+    loop {
         let undone = call().await;
         if undone.is_ok() {
-            until_heard = None;
+            drop(until_heard.lock().take());
         }
         if matches!(undone, Ok(true)) || clock.now() >= give_up {
-            break;
+            return undone;
         }
+        repeat += 1;
         clock.sleep(backoff(repeat)).await;
     }
-    drop(until_heard);
 }

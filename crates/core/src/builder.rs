@@ -81,7 +81,7 @@ impl Builder {
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
             period: self.sweep_every,
-            ticket: Ticket::new(),
+            ticket: Ticket::of_period(self.sweep_every),
         };
         let first_sweep = self.clock.now().plus(self.sweep_every);
         let way = match self.runner {

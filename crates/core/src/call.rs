@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
 use crate::classify::{Class, Classify};
+use crate::codec::CodecError;
 use crate::engine::Idempotency;
 use crate::error::InputError;
 use crate::fingerprint::Fingerprint;
@@ -72,7 +73,7 @@ impl Call {
     /// "Not done" must mean that it can no longer happen.
     pub fn recover<T, F>(mut self, hook: impl FnOnce(Permit) -> F + Send + 'static) -> Self
     where
-        T: Serialize,
+        T: Serialize + DeserializeOwned,
         F: Future<Output = Recovery<T>> + Send + 'static,
     {
         self.recover = Some(Box::new(move |permit| {
@@ -80,13 +81,9 @@ impl Call {
                 match hook(permit).await {
                     Recovery::NotDone => Recovery::NotDone,
                     Recovery::Unknown => Recovery::Unknown,
-                    Recovery::Done(value) => value::save_ok(&value).map_or_else(
-                        |error| {
-                            tracing::error!(%error, "the recovered answer can't be stored");
-                            Recovery::Unknown
-                        },
-                        Recovery::Done,
-                    ),
+                    Recovery::Done(value) => {
+                        Recovery::Done(value::save_ok(&value).unwrap_or_else(|error| kept_without(&error)))
+                    }
                 }
             })
         }));
@@ -236,11 +233,7 @@ where
 {
     let class = result.as_ref().map_or_else(Classify::classify, |_| Class::Keep);
     let record = match class {
-        Class::Keep => value::save(&result).unwrap_or_else(|error| {
-            // An answer that can't be stored must not make the effect repeatable: it is kept without its answer.
-            tracing::error!(%error, "the answer can't be stored; duplicates will be refused");
-            Answer::none()
-        }),
+        Class::Keep => value::save(&result).unwrap_or_else(|error| kept_without(&error)),
         Class::Release | Class::Unknown => Answer::none(),
     };
     if result.is_err() && class == Class::Keep {
@@ -251,4 +244,10 @@ where
         Finished::Stored | Finished::Pending => result,
         Finished::Superseded(prior) => revive(prior),
     }
+}
+
+/// An answer that can't be stored must not make the effect repeatable: it is kept without its answer.
+fn kept_without(error: &CodecError) -> Answer {
+    tracing::error!(%error, "the answer can't be stored; duplicates will be refused");
+    Answer::none()
 }

@@ -50,6 +50,21 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 
     /// Ends after `span`.
     fn sleep(&self, span: Duration) -> Sleep;
+
+    /// Which run of the machine this is, and for how long it has been up; `None` where nobody can say. By a source of its own where
+    /// there is one: it judges the other two. It may cost a system call or two.
+    fn uptime(&self) -> Option<Uptime> {
+        None
+    }
+}
+
+/// A run of the machine, from one boot to the next, and the time since its boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uptime {
+    /// Names the boot.
+    pub boot: [u8; 16],
+    /// The time since, with the time that the machine was suspended.
+    pub since_boot: Moment,
 }
 
 /// The machine's clock.
@@ -80,6 +95,20 @@ impl Clock for SystemClock {
 
     fn sleep(&self, span: Duration) -> Sleep {
         Box::pin(tokio::time::sleep(span))
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn uptime(&self) -> Option<Uptime> {
+        // Files of the kernel, not the C library, whose clocks may be replaced for a process.
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16).ok()?.to_be_bytes();
+        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+        let seconds: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+        let coarse = Moment((seconds * 1e6) as u64);
+        // The same time as `now`, but in hundredths of a second: the finer one is taken unless it is another.
+        let fine = self.now();
+        let is_same = coarse.since(fine).max(fine.since(coarse)) < Duration::from_secs(1);
+        Some(Uptime { boot, since_boot: if is_same { fine } else { coarse } })
     }
 }
 

@@ -3,18 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::background;
 use crate::builder::Builder;
 use crate::call::Call;
 use crate::clock::Clock;
 use crate::drain::Tracker;
 use crate::error::{InputError, StoreError};
+use crate::keeper::Keeper;
 use crate::key::RecordId;
 use crate::lease_runner::{LeaseRunner, LeaseStart};
-use crate::record::{
-    Answer, AttemptId, Begin, Claim, Fence, Over, Owner, Settled, Settlement, Snapshot, StateKind, Takeover,
-    Verdict,
-};
+use crate::record::{Fence, Settled, Snapshot, StateKind};
 use crate::runner::{Runner as _, Start};
 use crate::running::{Asking, Held, Prior, Running, Started};
 use crate::sequence::{Order, SequenceKey};
@@ -67,6 +64,13 @@ pub(crate) enum Way {
 }
 
 impl Way {
+    pub(crate) fn keeper(&self) -> &Keeper {
+        match self {
+            Self::Leases(runner) => runner.keeper(),
+            Self::Other(runner) => &runner.keeper,
+        }
+    }
+
     async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
         match self {
             Self::Leases(runner) => runner.get(id).await,
@@ -117,6 +121,13 @@ impl Idempotency {
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.engine.clock
+    }
+
+    /// Whether attempts hold nothing but a lease. Else, as in a transaction of the business, each may hold a connection and locks
+    /// until it ends.
+    #[must_use]
+    pub fn has_leases(&self) -> bool {
+        matches!(self.engine.way, Way::Leases(_))
     }
 
     /// A call of `operation` under `key`, to be run at most once.
@@ -174,6 +185,10 @@ impl Idempotency {
         Ok(made.map(|snapshot| Prior::judge(&snapshot, intent)))
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     pub(crate) fn store_and_clock(&self) -> (&Arc<dyn Store>, &Arc<dyn Clock>) {
         (&self.engine.store, &self.engine.clock)
     }
@@ -184,48 +199,6 @@ impl Idempotency {
     /// If the store fails.
     pub async fn outcome(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
         self.engine.way.get(id).await
-    }
-
-    /// Ends the doubt about a lapsed record that was seen at fence `seen`. Lost if it has moved on since.
-    ///
-    /// # Errors
-    /// If the store fails. Then look again before deciding again: the record may have moved to a new fence.
-    pub async fn resolve(
-        &self,
-        id: &RecordId,
-        seen: Fence,
-        resolution: Resolution,
-    ) -> Result<Settled, StoreError> {
-        let (store, clock) = (&self.engine.store, &self.engine.clock);
-        let Some(snapshot) = store.get(id).await? else { return Ok(Settled::Lost) };
-        if snapshot.fence != seen || snapshot.state.kind() != StateKind::Lapsed {
-            return Ok(Settled::Lost);
-        }
-        let claim = Claim {
-            owner: Owner::random(),
-            fingerprint: snapshot.fingerprint,
-            lease: self.settings.lease,
-            retain_unsettled: self.settings.retain_unsettled,
-            takeover: Takeover::Seen(seen),
-            label: snapshot.label,
-        };
-        let (fence, verdict, told) = match background::insist_on_begin(&**store, &**clock, id, &claim)
-            .await
-            .0?
-        {
-            Begin::Taken(_) => return Ok(Settled::Lost),
-            Begin::Acquired { fence, over: Over::Lapsed, .. } => (fence, resolution.into(), Settled::Applied),
-            // It expired in between: what was to be resolved is gone, and what this made instead is given back.
-            Begin::Acquired { fence, .. } => (fence, Verdict::Released, Settled::Lost),
-        };
-        let retain = match verdict {
-            Verdict::Completed(_) => self.settings.retain,
-            Verdict::Released | Verdict::Unknown(_) => self.settings.retain_unsettled,
-        };
-        let attempt = AttemptId { owner: claim.owner, fence: Some(fence) };
-        let how = Settlement { verdict, retain };
-        let settled = background::insist_on_settle(&**store, &**clock, id, &attempt, &how).await?;
-        Ok(if settled == Settled::Applied { told } else { Settled::Lost })
     }
 
     /// Deletes a record that was seen at fence `seen`, unless it runs or has moved on. The next call with its key runs.
@@ -260,22 +233,4 @@ pub enum Drained {
     Everything,
     /// The limit was over; so many calls were still under way.
     Left(usize),
-}
-
-/// What a person, or a program that knows, says about a lapsed record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Resolution {
-    /// It happened, and this is the answer from now on.
-    Happened(Answer),
-    /// It did not happen: the same call may run again.
-    DidNotHappen,
-}
-
-impl From<Resolution> for Verdict {
-    fn from(resolution: Resolution) -> Self {
-        match resolution {
-            Resolution::Happened(answer) => Self::Completed(answer),
-            Resolution::DidNotHappen => Self::Released,
-        }
-    }
 }

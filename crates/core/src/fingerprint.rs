@@ -3,11 +3,12 @@
 use std::fmt;
 
 use serde::Serialize;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::canonical::{self, Items, Writer};
 use crate::error::InputError;
 use crate::hex;
+use crate::json::Json;
 
 /// A versioned digest of what a call carries besides its key.
 ///
@@ -28,6 +29,9 @@ pub struct Fingerprint {
 
 impl Fingerprint {
     /// The version that this release writes and compares.
+    ///
+    /// Rules that only tell apart what was taken for the same before (an infinity and `null`, two integers beyond 64 bits) are no
+    /// new version: all other payloads keep their fingerprints, so that calls of the time before get their answers.
     pub const VERSION: u8 = 1;
 
     /// The fingerprint of a call without a payload.
@@ -36,14 +40,15 @@ impl Fingerprint {
         FingerprintBuilder::new().finish()
     }
 
-    /// The fingerprint of a value. Maps are taken in the order of their keys, so that a `HashMap` has one fingerprint.
+    /// The fingerprint of a value: two of one type have the same if, and only if, they are the same value. Maps are taken in the
+    /// order of their keys, so that a `HashMap` has one fingerprint.
     ///
     /// # Errors
-    /// If the value can't be represented as JSON (for instance a map whose keys are not strings).
+    /// If the value can't be written (for instance a map whose keys are not strings).
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, InputError> {
-        let value = serde_json::to_value(value)
+        let bytes = canonical::encode(value, Items::InOrder)
             .map_err(|cause| InputError::new(format!("the input can't be fingerprinted: {cause}")))?;
-        Ok(FingerprintBuilder::new().json(&value).finish())
+        Ok(FingerprintBuilder::new().canonical(&bytes).finish())
     }
 
     /// A fingerprint read back from a store.
@@ -118,10 +123,16 @@ impl FingerprintBuilder {
         self
     }
 
-    /// Adds a JSON value by its meaning: member order and white space do not count.
+    /// Adds a JSON value by its meaning: member order and white space do not count, every digit of a number does.
     #[must_use]
-    pub fn json(mut self, value: &Value) -> Self {
-        self.value(value);
+    pub fn json(self, value: &Json<'_>) -> Self {
+        let mut writer = Writer::new();
+        value.write(&mut writer);
+        self.canonical(&writer.into_bytes())
+    }
+
+    fn canonical(mut self, bytes: &[u8]) -> Self {
+        self.0.update(bytes);
         self
     }
 
@@ -132,45 +143,24 @@ impl FingerprintBuilder {
     }
 
     fn bytes(&mut self, tag: u8, bytes: &[u8]) {
-        self.count(tag, bytes.len());
-        self.0.update(bytes);
-    }
-
-    fn count(&mut self, tag: u8, count: usize) {
         self.0.update([tag]);
-        self.0.update((count as u64).to_be_bytes());
-    }
-
-    fn value(&mut self, value: &Value) {
-        match value {
-            Value::Null => self.0.update(b"n"),
-            Value::Bool(yes) => self.0.update(if *yes { b"t" } else { b"f" }),
-            Value::Number(number) => self.bytes(b'#', number.to_string().as_bytes()),
-            Value::String(text) => self.bytes(b'"', text.as_bytes()),
-            Value::Array(items) => {
-                self.count(b'[', items.len());
-                items.iter().for_each(|item| self.value(item));
-            }
-            Value::Object(members) => {
-                self.count(b'{', members.len());
-                // Sorted here, because a crate elsewhere in the build may have switched on `preserve_order`.
-                let mut members: Vec<_> = members.iter().collect();
-                members.sort_unstable_by_key(|(name, _)| *name);
-                for (name, member) in members {
-                    self.bytes(b'"', name.as_bytes());
-                    self.value(member);
-                }
-            }
-        }
+        self.0.update((bytes.len() as u64).to_be_bytes());
+        self.0.update(bytes);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, HashMap};
+
     use super::*;
 
     fn json(text: &str) -> Fingerprint {
-        FingerprintBuilder::new().json(&serde_json::from_str(text).unwrap()).finish()
+        FingerprintBuilder::new().json(&Json::parse(text.as_bytes()).unwrap()).finish()
+    }
+
+    fn of<T: Serialize>(value: T) -> Fingerprint {
+        Fingerprint::of(&value).unwrap()
     }
 
     #[test]
@@ -186,5 +176,98 @@ mod tests {
         let absent = FingerprintBuilder::new().optional(None).finish();
         assert_ne!(absent, FingerprintBuilder::new().optional(Some(b"")).finish());
         assert_ne!(absent, Fingerprint::empty());
+    }
+
+    #[test]
+    fn values_that_json_takes_for_the_same_are_told_apart() {
+        let numbers = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, f64::MAX];
+        let mut seen: Vec<_> = numbers.map(|number| of(Some(number))).into();
+        seen.push(of(None::<f64>));
+        seen.push(of(f32::NAN.to_string()));
+        for (place, one) in seen.iter().enumerate() {
+            assert!(seen[..place].iter().all(|other| other != one), "{place}");
+        }
+        assert_ne!(of(Some(())), of(None::<()>));
+        assert_ne!(of(Some(None::<u8>)), of(None::<Option<u8>>));
+        assert_ne!(of(Some(Some(None::<u8>))), of(Some(None::<Option<u8>>)));
+        assert_ne!(of(u128::MAX), of(u128::MAX - 1));
+        assert_ne!(of(i128::MIN), of(i128::MIN + 1));
+        assert_ne!(of(1_u128 << 64), of(2_f64.powi(64)));
+    }
+
+    #[test]
+    fn a_member_that_is_there_twice_counts_twice() {
+        struct Pairs(&'static [(&'static str, u8)]);
+        impl Serialize for Pairs {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_map(self.0.iter().copied())
+            }
+        }
+        let twice = of(Pairs(&[("a", 1), ("a", 2)]));
+        assert_ne!(twice, of(Pairs(&[("a", 2)])));
+        assert_ne!(twice, of(Pairs(&[("a", 2), ("a", 2)])));
+    }
+
+    #[derive(Serialize)]
+    enum Kind {
+        Plain,
+        One(u8),
+        Two(u8, u8),
+        Named { b: Option<u8>, a: char },
+    }
+
+    /// As releases before this one made it, and stores still hold it.
+    fn stored(value: &serde_json::Value) -> Fingerprint {
+        fn write(hash: &mut Sha256, value: &serde_json::Value) {
+            use serde_json::Value;
+            let mut bytes = |tag: u8, bytes: &[u8]| {
+                hash.update([tag]);
+                hash.update((bytes.len() as u64).to_be_bytes());
+                hash.update(bytes);
+            };
+            match value {
+                Value::Null => hash.update(b"n"),
+                Value::Bool(yes) => hash.update(if *yes { b"t" } else { b"f" }),
+                Value::Number(number) => bytes(b'#', number.to_string().as_bytes()),
+                Value::String(text) => bytes(b'"', text.as_bytes()),
+                Value::Array(items) => {
+                    hash.update(b"[");
+                    hash.update((items.len() as u64).to_be_bytes());
+                    items.iter().for_each(|item| write(hash, item));
+                }
+                Value::Object(members) => {
+                    hash.update(b"{");
+                    hash.update((members.len() as u64).to_be_bytes());
+                    for (name, member) in members.iter().collect::<BTreeMap<_, _>>() {
+                        write(hash, &Value::String(name.clone()));
+                        write(hash, member);
+                    }
+                }
+            }
+        }
+        let mut hash = Sha256::new_with_prefix([1]);
+        write(&mut hash, value);
+        Fingerprint::from_parts(1, hash.finalize().into())
+    }
+
+    #[test]
+    fn calls_of_the_time_before_are_recognised() {
+        fn same<T: Serialize>(value: T) {
+            assert_eq!(of(&value), stored(&serde_json::to_value(&value).unwrap()));
+        }
+        same(("order-42", 100, -7_i8, u64::MAX, i64::MIN, true, ()));
+        same((0.1, -0.0, 1e300, 12.5_f32, 0.1_f32, 1e16, 1e-7, 'ß', None::<u8>, Some("x")));
+        same([
+            Kind::Plain,
+            Kind::One(1),
+            Kind::Two(1, 2),
+            Kind::Named { b: None, a: 'x' },
+            Kind::Named { b: Some(1), a: 'y' },
+        ]);
+        same((0..100).map(|n| (n.to_string(), n)).collect::<HashMap<_, _>>());
+        same(HashMap::from([(10, "a"), (9, "b")]));
+        same(serde_json::json!({"b": [1, {"d": null, "c": 2.5}], "": "", "a": {}}));
+        let text = r#"{"b": [1, {"d": null, "c": 2.5}], "é\n": "\u0041", "n": [1.10, 1e2, -0, 100]}"#;
+        assert_eq!(json(text), stored(&serde_json::from_str(text).unwrap()));
     }
 }

@@ -61,6 +61,7 @@ impl Flight {
         field: Arc<Field>,
     ) -> Self {
         let lease = Lease::new(Arc::clone(&field.clock), sent.plus(intent.settings.lease));
+        let ticket = Ticket::of_lease(intent.settings.lease);
         Self {
             id,
             attempt: AttemptId { owner, fence: Some(begun.fence) },
@@ -69,7 +70,7 @@ impl Flight {
             field,
             intent,
             started: sent,
-            ticket: Ticket::new(),
+            ticket,
             end: OnceLock::new(),
             ended: Notify::new(),
         }
@@ -158,7 +159,7 @@ impl Flight {
                 None
             }
             Renewal::Unknown { error, next } => {
-                tracing::warn!(record = %self.id, error = &error as &dyn std::error::Error, "a renewal failed, will retry");
+                crate::seldom!(warn, record = %self.id, error = &error as &dyn std::error::Error, "a renewal failed, will retry");
                 Some(next)
             }
         }

@@ -74,6 +74,24 @@ impl Record {
         if self.settled.is_none() { self.expires.max(self.lease_until) } else { self.expires }
     }
 
+    /// The record as it is kept where the wall clock was set forward at `stepped`: if it is older, once more for as long as it was to be
+    /// kept, but never for more than twice as long, however often the clock is set. It is not to be written like that, or it would be
+    /// kept again and again.
+    #[must_use]
+    pub fn kept_since(mut self, stepped: Moment) -> Self {
+        if self.written() < stepped {
+            let retention = self.expires.since(self.written());
+            self.expires = self.expires.max(stepped.min(self.expires).plus(retention));
+        }
+        self
+    }
+
+    /// When it was settled; when it was first begun, if it is not.
+    #[must_use]
+    pub fn written(&self) -> Moment {
+        self.settled.as_ref().map_or(self.created, |(_, at)| *at)
+    }
+
     /// The version of the record that is stored.
     #[must_use]
     pub const fn revision(&self) -> Revision {

@@ -178,6 +178,20 @@ pub struct Settlement {
     pub retain: Duration,
 }
 
+impl Settlement {
+    /// What can still be said where the store does not take the answer, or what was seen: how the attempt ended. `None` if
+    /// there is no more in it than that.
+    #[must_use]
+    pub fn without_answer(&self) -> Option<Self> {
+        let verdict = match &self.verdict {
+            Verdict::Completed(answer) if !answer.is_none() => Verdict::Completed(Answer::none()),
+            Verdict::Unknown(evidence) if !evidence.is_none() => Verdict::Unknown(Answer::none()),
+            Verdict::Completed(_) | Verdict::Unknown(_) | Verdict::Released => return None,
+        };
+        Some(Self { verdict, retain: self.retain })
+    }
+}
+
 /// Whether a compare-and-set took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Settled {

@@ -261,6 +261,15 @@ impl Running {
         self.end(Class::Unknown, evidence).await
     }
 
+    /// Ends a call that ran nothing. What it took over may have run, unless that was asked about.
+    pub(crate) async fn give_back(self) -> Result<Finished, StoreError> {
+        if self.over() == Over::Lapsed && !self.must_ask() {
+            let evidence = self.attempt.evidence();
+            return self.unknown(evidence).await;
+        }
+        self.release().await
+    }
+
     pub(crate) fn must_ask(&self) -> bool {
         self.attempt.over() == Over::Lapsed && matches!(self.intent.settings.on_lapse, OnLapse::Ask { .. })
     }

@@ -45,7 +45,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The shortest lease: below this, scheduling noise alone would lose it.
 const MIN_LEASE: Duration = Duration::from_millis(10);
 /// The longest span of any kind: ten years. More is a mistake in a unit.
-const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+pub(crate) const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 impl Default for Settings {
@@ -76,7 +76,9 @@ impl Settings {
         span("retain_unsettled", self.retain_unsettled, longest_run, MAX_SPAN)?;
         span("wait", self.wait, Duration::ZERO, MAX_WAIT)?;
         if let OnLapse::Ask { after } = self.on_lapse {
-            span("ask_after", after, Duration::from_millis(1), self.retain_unsettled)?;
+            // Kept from its begin: a record that is gone when its time to ask has come would run unasked.
+            let latest = self.retain_unsettled.saturating_sub(longest_run);
+            span("ask_after", after, Duration::from_millis(1), latest)?;
         }
         if self.max_answer == 0 {
             return Err(InputError::new(
@@ -129,7 +131,7 @@ mod tests {
     #[test]
     fn zero_and_absurd_spans_are_refused_with_their_name_and_range() {
         type Damage = fn(&mut Settings);
-        let broken: [(&str, Damage); 10] = [
+        let broken: [(&str, Damage); 11] = [
             ("lease", |s| s.lease = Duration::ZERO),
             ("lease", |s| s.lease = Duration::MAX),
             ("max_run", |s| s.max_run = SECOND),
@@ -139,6 +141,7 @@ mod tests {
             ("retain_unsettled", |s| s.retain_unsettled = s.max_run),
             ("wait", |s| s.wait = DAY),
             ("ask_after", |s| s.on_lapse = OnLapse::Ask { after: Duration::ZERO }),
+            ("ask_after", |s| s.on_lapse = OnLapse::Ask { after: s.retain_unsettled }),
             ("max_answer", |s| s.max_answer = 0),
         ];
         for (name, damage) in broken {

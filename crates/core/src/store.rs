@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use async_trait::async_trait;
 
 use crate::error::StoreError;
 use crate::key::{Hash16, RecordId};
-use crate::record::{AttemptId, Begin, Claim, Fence, Revision, Settled, Settlement, Snapshot, StateKind};
+use crate::record::{
+    AttemptId, Begin, Claim, Fence, Revision, Settled, Settlement, Snapshot, State, StateKind,
+};
 
 /// A place where records live. Stores do atomicity; judgement is left to [`policy`](crate::policy).
 ///
@@ -69,6 +72,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// If the backend fails.
     async fn sweep(&self, limit: u32) -> Result<u32, StoreError>;
 
+    /// Whether a new call could begin, as far as the store knows without asking a server.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if not for the moment, [`Rejected`](crate::ErrorKind::Rejected) if not before
+    /// this process is started again.
+    fn ready(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Ends when the record is no longer at `seen`, or after `timeout`. It may end early; the caller looks again.
     async fn changed(&self, id: &RecordId, seen: Revision, timeout: Duration);
 }
@@ -93,6 +105,38 @@ pub trait Inspect: Store {
     /// # Errors
     /// If the backend fails.
     async fn lapsed(&self, limit: u32) -> Result<Vec<Listed>, StoreError>;
+
+    /// Counts what needs a person, up to `limit`, without reading more of it than that: cheap enough to be asked every few
+    /// seconds.
+    ///
+    /// # Errors
+    /// If the backend fails.
+    async fn unresolved(&self, limit: u32) -> Result<Unresolved, StoreError>;
+}
+
+/// How much needs a person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unresolved {
+    /// How many records, or the limit if there are more.
+    pub count: u64,
+    /// How many of them nothing was seen of: mostly because the process died.
+    pub silent: u64,
+    /// How long ago the first attempt of the oldest began.
+    pub oldest: Option<Duration>,
+}
+
+impl<'a> FromIterator<&'a Snapshot> for Unresolved {
+    /// Counts these, which must have lapsed.
+    fn from_iter<T: IntoIterator<Item = &'a Snapshot>>(lapsed: T) -> Self {
+        let mut all = Self::default();
+        for snapshot in lapsed {
+            all.count += 1;
+            let is_silent = matches!(&snapshot.state, State::Lapsed { evidence, .. } if evidence.is_none());
+            all.silent += u64::from(is_silent);
+            all.oldest = all.oldest.max(Some(snapshot.age));
+        }
+        all
+    }
 }
 
 /// Which records to list; what is `None` does not matter.
@@ -112,17 +156,20 @@ pub struct Filter {
     pub key: Option<Hash16>,
     /// Only records whose scope has this digest.
     pub scope: Option<Hash16>,
+    /// Only records with an id between these two, for instance all that begin with the same digits.
+    pub ids: Option<RangeInclusive<RecordId>>,
 }
 
 impl Filter {
     /// Whether the record is one of those asked for.
     #[must_use]
-    pub fn matches(&self, snapshot: &Snapshot) -> bool {
+    pub fn matches(&self, id: &RecordId, snapshot: &Snapshot) -> bool {
         let label = &snapshot.label;
         self.state.is_none_or(|state| state == snapshot.state.kind())
             && self.route.as_ref().is_none_or(|route| *route == label.route)
             && self.key.is_none_or(|key| key == label.key)
             && self.scope.is_none_or(|scope| scope == label.scope)
+            && self.ids.as_ref().is_none_or(|ids| ids.contains(id))
     }
 }
 

@@ -8,22 +8,23 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onlyonce_core::codec::CodecError;
 use onlyonce_core::{
-    AttemptId, Begin, Bytes, Claim, Class, Classify, Fence, Idempotency, MemoryStore, Order, RecordId,
-    Refusal, Revision, SequenceKey, Settled, Settlement, Snapshot, Store, StoreError,
+    AttemptId, Begin, Bytes, Call, Claim, Class, Classify, Fence, Fingerprint, Idempotency, ManualClock,
+    MemoryStore, OnLapse, Order, Owner, RecordId, Refusal, Revision, SequenceKey, Settings, Settled,
+    Settlement, Snapshot, State, Store, StoreError, Takeover, Verdict,
 };
 
 #[derive(Debug)]
-struct No(Refusal);
+struct No(Refusal, Class);
 
 impl From<Refusal> for No {
     fn from(refusal: Refusal) -> Self {
-        Self(refusal)
+        Self(refusal, Class::Release)
     }
 }
 
 impl Classify for No {
     fn classify(&self) -> Class {
-        Class::Release
+        self.1
     }
 
     fn save(&self) -> Result<Bytes, CodecError> {
@@ -31,13 +32,107 @@ impl Classify for No {
     }
 
     fn revive(_: Bytes) -> Result<Self, CodecError> {
-        Ok(Self(Refusal::Duplicate))
+        Ok(Self(Refusal::Duplicate, Class::Release))
     }
 }
 
+fn call(once: &Idempotency, number: u64) -> Call {
+    once.sequence("pay", &SequenceKey::new("partner-7", number).unwrap(), Order::Increasing)
+}
+
 async fn send(once: &Idempotency, number: u64) -> Result<u64, No> {
-    let key = SequenceKey::new("partner-7", number).unwrap();
-    once.sequence("pay", &key, Order::Increasing).run(async move { Ok(number) }).await
+    call(once, number).run(async move { Ok(number) }).await
+}
+
+/// A call whose handler says that nothing happened, or that nobody knows.
+async fn fail(once: &Idempotency, number: u64, class: Class) {
+    let failed = call(once, number).run(async { Err::<u64, _>(No(Refusal::Duplicate, class)) }).await;
+    assert!(matches!(failed, Err(No(Refusal::Duplicate, _))), "{failed:?}");
+}
+
+fn engine(clock: &ManualClock, settings: Settings) -> Idempotency {
+    let store = MemoryStore::new().with_clock(clock.clone());
+    Idempotency::builder(store).clock(clock.clone()).settings(settings).build().unwrap()
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[tokio::test]
+async fn a_number_that_was_refused_is_refused_again() {
+    let clock = ManualClock::new();
+    let once = engine(&clock, Settings::default());
+    send(&once, 41).await.unwrap();
+    send(&once, 42).await.unwrap();
+    // Its record is gone, and the mark is not.
+    clock.advance(25 * HOUR);
+    for retry in 1..=3 {
+        for number in [42, 41, 7] {
+            let heard = send(&once, number).await;
+            assert!(matches!(heard, Err(No(Refusal::OutOfOrder { last: 42 }, _))), "{retry}: {heard:?}");
+        }
+        clock.advance(HOUR);
+    }
+    send(&once, 43).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_goes_away_while_it_is_judged_lets_no_other_in() {
+    let clock = ManualClock::new();
+    let memory = Arc::new(MemoryStore::new().with_clock(clock.clone()));
+    let once = Idempotency::builder_shared(memory.clone()).clock(clock.clone()).build().unwrap();
+    send(&once, 42).await.unwrap();
+    let id = call(&once, 42).record_id().unwrap();
+    let label = memory.get(&id).await.unwrap().unwrap().label;
+    clock.advance(25 * HOUR);
+    // Begun again, and dropped before it was judged: so the record says that nothing happened.
+    let claim = Claim {
+        owner: Owner::random(),
+        fingerprint: Fingerprint::empty(),
+        lease: HOUR,
+        retain_unsettled: 48 * HOUR,
+        takeover: Takeover::Never,
+        label,
+    };
+    let Begin::Acquired { fence, .. } = memory.begin(&id, &claim).await.unwrap() else { panic!("taken") };
+    let attempt = AttemptId { owner: claim.owner, fence: Some(fence) };
+    let how = Settlement { verdict: Verdict::Released, retain: 48 * HOUR };
+    memory.settle(&id, &attempt, &how).await.unwrap();
+    let heard = send(&once, 42).await;
+    assert!(matches!(heard, Err(No(Refusal::OutOfOrder { last: 42 }, _))), "{heard:?}");
+}
+
+#[tokio::test]
+async fn the_highest_number_runs_again_after_a_release_however_often_and_late() {
+    let clock = ManualClock::new();
+    let once = engine(&clock, Settings::default());
+    for _ in 0..3 {
+        fail(&once, 42, Class::Release).await;
+        clock.advance(100 * HOUR);
+    }
+    assert_eq!(send(&once, 42).await.unwrap(), 42);
+}
+
+#[tokio::test]
+async fn the_highest_number_is_remembered_longer_than_any_record() {
+    let clock = ManualClock::new();
+    let once = engine(&clock, Settings::default());
+    send(&once, 42).await.unwrap();
+    clock.advance(365 * 24 * HOUR);
+    let heard = send(&once, 42).await;
+    assert!(matches!(heard, Err(No(Refusal::OutOfOrder { last: 42 }, _))), "{heard:?}");
+}
+
+#[tokio::test]
+async fn a_refused_number_does_not_wipe_the_doubt_about_it() {
+    let clock = ManualClock::new();
+    let settings = Settings { on_lapse: OnLapse::Rerun, ..Settings::default() };
+    let once = engine(&clock, settings);
+    fail(&once, 41, Class::Unknown).await;
+    send(&once, 42).await.unwrap();
+    let heard = send(&once, 41).await;
+    assert!(matches!(heard, Err(No(Refusal::OutOfOrder { last: 42 }, _))), "{heard:?}");
+    let record = once.outcome(&call(&once, 41).record_id().unwrap()).await.unwrap().unwrap();
+    assert!(matches!(record.state, State::Lapsed { .. }), "{:?}", record.state);
 }
 
 /// A store in which a higher number comes between a look that finds no mark and the begin that follows it.
@@ -99,7 +194,7 @@ async fn a_lower_number_that_saw_no_mark_does_not_take_over_a_higher_one_that_ca
     let once = Idempotency::new(store);
     for late in [10, 11] {
         let refused = send(&once, late).await;
-        assert!(matches!(refused, Err(No(Refusal::OutOfOrder { last: 24 }))), "{late}: {refused:?}");
+        assert!(matches!(refused, Err(No(Refusal::OutOfOrder { last: 24 }, _))), "{late}: {refused:?}");
     }
     assert_eq!(send(&once, 25).await.unwrap(), 25);
 }

@@ -1,12 +1,14 @@
 //! One request with a key, from its body to its answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HeaderValue;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
+use onlyonce_core::seldom;
 use onlyonce_core::token::Checked;
 use onlyonce_core::{
     Fingerprint, Hash16, Intent, Key, Label, Operation, Order, Permit, RecordId, Refusal, Scope, Settings,
@@ -14,17 +16,21 @@ use onlyonce_core::{
 use tower_service::Service;
 
 use crate::audience::Audience;
-use crate::body::{self, Pulled, RequestBody, ResponseBody};
+use crate::body::{self, InMemory, Pulled, RequestBody, ResponseBody};
 use crate::exchange::Exchange;
+use crate::headers;
 use crate::key::{KeyFrom, from_sequence};
 use crate::layer::Shared;
+use crate::memory::{Account, BodyMemory, EvictionMark, Reservation};
 use crate::meter::{Meter, Tally};
 use crate::options::MissingKey;
 use crate::path;
 use crate::problem::{Problem, ProblemKind};
 use crate::routes::{self, Route};
+use crate::scope::Caller;
 use crate::stages::Next;
 use crate::token::{Found, TokenRule};
+use crate::whole::{BoxError, WholeBody};
 
 /// A request that may have a key, and the service that would answer it.
 pub(crate) struct Call<S> {
@@ -32,7 +38,8 @@ pub(crate) struct Call<S> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) inner: S,
     pub(crate) parts: Parts,
-    pub(crate) scope: Option<Scope>,
+    /// Whose it is, as far as that is known.
+    pub(crate) caller: Caller,
 }
 
 /// Counts a refusal and answers with it.
@@ -47,11 +54,22 @@ pub(crate) fn refuse<R>(
     problem.respond(Audience::of(&parts.headers), &shared.docs)
 }
 
+/// A body that carries along what it takes in memory.
+fn charged(body: InMemory, memory: Reservation) -> InMemory {
+    struct Charged(Bytes, #[allow(dead_code, reason = "given back with the bytes")] Reservation);
+    impl AsRef<[u8]> for Charged {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    InMemory { bytes: Bytes::from_owner(Charged(body.bytes, memory)), ..body }
+}
+
 /// What is to be done with a request whose body was read.
 enum Prepared {
-    Run(Exchange, Bytes),
+    Run(Exchange, InMemory),
     /// It has no key and needs none, or it is protected already.
-    Pass(Bytes),
+    Pass(InMemory),
     Refuse(Problem),
 }
 
@@ -70,9 +88,9 @@ impl<S> Call<S> {
         S::Future: Send,
         S::Error: Send,
         B: Body<Data = Bytes> + Send + 'static,
-        B::Error: std::fmt::Display + Send,
+        B::Error: Into<BoxError>,
         R: Body<Data = Bytes> + Send + 'static,
-        R::Error: std::fmt::Display + Send,
+        R::Error: Into<BoxError>,
     {
         match self.prepare(body, early).await {
             Prepared::Run(exchange, body) => {
@@ -80,8 +98,7 @@ impl<S> Call<S> {
                 Next::Run(exchange.run(self, body), span)
             }
             Prepared::Pass(body) => {
-                let request = Request::from_parts(self.parts, RequestBody::read(body));
-                let passed = Box::pin(self.inner.call(request)).await;
+                let passed = Box::pin(self.begin(body, None)).await;
                 Next::Answer(passed.map(|response| response.map(ResponseBody::passed)))
             }
             Prepared::Refuse(problem) => Next::Answer(Ok(self.refuse(problem))),
@@ -90,11 +107,12 @@ impl<S> Call<S> {
 
     /// Calls the service, which finds the permit of its attempt in the request, if it has one.
     #[allow(clippy::boxed_local, reason = "it is in a box, and is moved out of it only here")]
-    pub(crate) fn begin<B>(self: Box<Self>, body: Bytes, permit: Option<Permit>) -> S::Future
+    pub(crate) fn begin<B>(self: Box<Self>, body: InMemory, permit: Option<Permit>) -> S::Future
     where
         S: Service<Request<RequestBody<B>>>,
     {
-        let Self { mut inner, parts, .. } = *self;
+        let Self { mut inner, mut parts, .. } = *self;
+        headers::announce(&mut parts.headers, body.trailers.as_deref());
         let mut request = Request::from_parts(parts, RequestBody::read(body));
         if let Some(permit) = permit {
             request.extensions_mut().insert(permit);
@@ -106,49 +124,54 @@ impl<S> Call<S> {
     async fn prepare<B>(&mut self, body: B, early: Option<Key>) -> Prepared
     where
         B: Body<Data = Bytes>,
-        B::Error: std::fmt::Display,
+        B::Error: Into<BoxError>,
     {
-        let body = match self.read(body).await {
-            Ok(body) => body,
+        let (body, memory) = match self.read(body).await {
+            Ok(read) => read,
             Err(problem) => return Prepared::Refuse(problem),
         };
         if let Some(rule) = self.route.options.token.clone() {
             // Boxed because it is rare, and would make every call larger.
-            return Box::pin(self.prepare_token(&rule, body)).await;
+            return Box::pin(self.prepare_token(&rule, body, memory)).await;
         }
-        let key = match early.map_or_else(|| self.key_in(&body), |key| Ok(Some(key))) {
+        let key = match early.map_or_else(|| self.key_in(&body.bytes), |key| Ok(Some(key))) {
             Ok(Some(key)) => key,
-            Ok(None) if self.route.options.missing_key == MissingKey::Pass => return Prepared::Pass(body),
+            Ok(None) if self.route.options.missing_key == MissingKey::Pass => {
+                Meter::unkeyed(&self.shared, &self.route);
+                return Prepared::Pass(charged(body, memory));
+            }
             Ok(None) => return Prepared::Refuse(Problem::key_missing(&self.route.options.key)),
             Err(problem) => return Prepared::Refuse(problem),
         };
-        let Some(scope) = self.scope.take() else {
-            return Prepared::Refuse(Problem::new(ProblemKind::ScopeMissing));
+        let scope = match self.caller.take() {
+            Ok(scope) => scope,
+            Err(problem) => return Prepared::Refuse(problem),
         };
-        let exchange = match self.fingerprint(&body) {
+        let exchange = match self.fingerprint(&body.bytes) {
             Ok(fingerprint) => {
                 let settings = Arc::clone(self.route.once.settings());
-                self.exchange(key, &scope, fingerprint, settings)
+                self.exchange(key, &scope, fingerprint, settings, memory)
             }
             Err(problem) => return Prepared::Refuse(problem),
         };
         // Where the layer is there twice, the outer one runs this call already; the inner one would wait for it for ever.
         let permit = self.parts.extensions.get::<Permit>();
         if permit.is_some_and(|permit| permit.record_id() == exchange.id) {
-            return Prepared::Pass(body);
+            return Prepared::Pass(charged(body, exchange.memory));
         }
         Prepared::Run(exchange, body)
     }
 
     /// The same for a call that needs a token.
-    async fn prepare_token(&mut self, rule: &TokenRule, body: Bytes) -> Prepared {
-        let token = match rule.find(&self.parts, &body) {
+    async fn prepare_token(&mut self, rule: &TokenRule, body: InMemory, memory: Reservation) -> Prepared {
+        let token = match rule.find(&self.parts, &body.bytes) {
             Found::Token(token) => token,
             Found::Nothing => return Prepared::Refuse(Problem::new(ProblemKind::TokenMissing)),
             Found::Unclear => return Prepared::Refuse(Problem::new(ProblemKind::TokenRefused)),
         };
-        let Some(scope) = self.scope.take() else {
-            return Prepared::Refuse(Problem::new(ProblemKind::ScopeMissing));
+        let scope = match self.caller.take() {
+            Ok(scope) => scope,
+            Err(problem) => return Prepared::Refuse(problem),
         };
         let action = Operation::http(self.parts.method.as_str(), &path::of(&self.parts));
         let (ticket, expired) = match rule.tokens.check(&token, &scope, &action).await {
@@ -156,31 +179,46 @@ impl<S> Call<S> {
             Ok(Checked::Expired(ticket)) => (ticket, true),
             Ok(Checked::Refused) => return Prepared::Refuse(Problem::new(ProblemKind::TokenRefused)),
             Ok(Checked::Gone) => return Prepared::Refuse(Problem::new(ProblemKind::Duplicate)),
-            Ok(Checked::Deleted) => return Prepared::Pass(body),
+            Ok(Checked::Deleted) => return Prepared::Pass(charged(body, memory)),
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the token could not be checked");
+                seldom!(error, error = &error as &dyn std::error::Error, "the token could not be checked");
                 return Prepared::Refuse(Problem::of(Refusal::Store(error)));
             }
         };
         let settings = Arc::new(ticket.settings(self.route.once.settings()));
-        match self.fingerprint(&body) {
+        match self.fingerprint(&body.bytes) {
             Ok(fingerprint) => {
-                let exchange = self.exchange(ticket.key, &scope, fingerprint, settings);
+                let exchange = self.exchange(ticket.key, &scope, fingerprint, settings, memory);
                 Prepared::Run(Exchange { expired, ..exchange }, body)
             }
             Err(problem) => Prepared::Refuse(problem),
         }
     }
 
-    async fn read<B>(&mut self, body: B) -> Result<Bytes, Problem>
+    /// The body, and what it takes in memory.
+    async fn read<B>(&mut self, body: B) -> Result<(InMemory, Reservation), Problem>
     where
         B: Body<Data = Bytes>,
-        B::Error: std::fmt::Display,
+        B::Error: Into<BoxError>,
     {
         let options = &self.route.options;
         let clock = self.route.once.clock();
-        match body::read_all(body, options.max_request, options.request_patience, &**clock).await {
-            Ok(Pulled::Whole { bytes, .. }) => Ok(bytes),
+        let account = self.parts.extensions.get::<Account>().unwrap_or(&self.shared.account);
+        let mark = self.parts.extensions.get::<EvictionMark>().copied();
+        let mut body_memory = BodyMemory::of_request(account, mark);
+        let body = WholeBody::wrapped(body, self.parts.version, &self.parts.headers);
+        match body::read_all(body, options.max_request, options.request_patience, &**clock, &mut body_memory)
+            .await
+        {
+            Ok(Pulled::Whole(body)) => {
+                let mut memory = body_memory.into_reservation();
+                // From now on it may run, and nothing may be taken away from it.
+                memory.keep();
+                Ok((body, memory))
+            }
+            Ok(Pulled::NoRoom(_)) => {
+                Err(Problem::new(ProblemKind::Overloaded).retry_after(Duration::from_secs(1)))
+            }
             Ok(Pulled::TooLarge(_)) => Err(Problem::new(ProblemKind::RequestTooLarge)
                 .because(format_args!("the limit is {} bytes", options.max_request))),
             Ok(Pulled::TooSlow(_)) => Err(Problem::new(ProblemKind::RequestTimeout)),
@@ -205,6 +243,7 @@ impl<S> Call<S> {
         scope: &Scope,
         fingerprint: Fingerprint,
         settings: Arc<Settings>,
+        memory: Reservation,
     ) -> Exchange {
         let (method, path) = (self.parts.method.as_str(), path::of(&self.parts));
         let (route, is_pattern) = routes::label(&self.route, &self.parts);
@@ -222,6 +261,7 @@ impl<S> Call<S> {
             route: Arc::clone(&self.route),
             shared: Arc::clone(&self.shared),
             meter,
+            memory,
         }
     }
 

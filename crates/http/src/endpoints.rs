@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use form_urlencoded::parse;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response};
+use onlyonce_core::seldom;
 use onlyonce_core::token::Tokens;
 use onlyonce_core::{InputError, Operation, Refusal};
 use serde_json::json;
@@ -20,7 +21,6 @@ use crate::key::KeyFrom;
 use crate::layer::Shared;
 use crate::outcome;
 use crate::problem::{Problem, ProblemKind};
-use crate::scope::Caller;
 
 const TOKENS: &str = "/_onlyonce/tokens";
 const IDS: &str = "/_onlyonce/ids";
@@ -72,18 +72,22 @@ pub(crate) enum Endpoint {
     Tokens,
     Ids,
     OnceJs,
+    /// One of them, asked for by another method than those that it has.
+    Only(&'static str),
 }
 
 /// Which endpoint a request is for, if any.
 pub(crate) fn find(shared: &Shared, parts: &Parts) -> Option<Endpoint> {
     let path = parts.uri.path();
-    match parts.method {
-        Method::GET | Method::HEAD if shared.outcome_path.as_deref() == Some(path) => Some(Endpoint::Outcome),
-        Method::GET | Method::HEAD if shared.forms && path == ONCE_JS => Some(Endpoint::OnceJs),
-        Method::POST if shared.forms && path == TOKENS => Some(Endpoint::Tokens),
-        Method::POST if shared.ids.is_some() && path == IDS => Some(Endpoint::Ids),
-        _ => None,
-    }
+    let (endpoint, methods) = match path {
+        _ if shared.outcome_path.as_deref() == Some(path) => (Endpoint::Outcome, "GET, HEAD"),
+        ONCE_JS if shared.forms => (Endpoint::OnceJs, "GET, HEAD"),
+        TOKENS if shared.forms => (Endpoint::Tokens, "POST"),
+        IDS if shared.ids.is_some() => (Endpoint::Ids, "POST"),
+        _ => return None,
+    };
+    let is_one = methods.split(", ").any(|method| parts.method == method);
+    Some(if is_one { endpoint } else { Endpoint::Only(methods) })
 }
 
 pub(crate) async fn answer<R>(
@@ -96,6 +100,12 @@ pub(crate) async fn answer<R>(
         Endpoint::Tokens => token(shared, &parts).await,
         Endpoint::Ids => ids(shared, &parts).await,
         Endpoint::OnceJs => Ok(script()),
+        Endpoint::Only(methods) => {
+            let problem = Problem::new(ProblemKind::MethodRefused).because(format_args!("here: {methods}"));
+            let mut response = problem.respond(Audience::of(&parts.headers), &shared.docs);
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+            return response;
+        }
     };
     answered.unwrap_or_else(|problem| problem.respond(Audience::of(&parts.headers), &shared.docs))
 }
@@ -108,14 +118,10 @@ async fn token<R>(shared: &Shared, parts: &Parts) -> Result<Response<ResponseBod
             "calls of this method and path take no token; one that was sent would protect nothing",
         ));
     };
-    let scope = match shared.scope.find(parts) {
-        Caller::Known(scope) => scope,
-        Caller::Absent => return Err(Problem::new(ProblemKind::ScopeMissing)),
-        Caller::Denied => return Err(Problem::new(ProblemKind::ScopeDenied)),
-    };
+    let scope = shared.scope.find(parts).scope()?;
     let token = tokens.issue(&scope, &Operation::http(method.as_str(), &path)).await;
     let token = token.map_err(|error| {
-        tracing::error!(error = &error as &dyn std::error::Error, "the store failed");
+        seldom!(error, error = &error as &dyn std::error::Error, "the store failed");
         Problem::of(Refusal::Store(error))
     })?;
     Ok(document(&json!({
@@ -172,7 +178,7 @@ fn script<R>() -> Response<ResponseBody<R>> {
 }
 
 fn response<R>(body: Bytes, content: &'static str, cache: &'static str) -> Response<ResponseBody<R>> {
-    let mut response = Response::new(ResponseBody::full(body, None));
+    let mut response = Response::new(ResponseBody::from(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(cache));
     response

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -12,24 +13,29 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode, response};
 use http_body::Body;
+use onlyonce_core::seldom;
 use onlyonce_core::{
-    Admitted, Answer, Asking, Class, Cleared, ErrorKind, Finished, Intent, Key, Operation, Prior, RecordId,
-    Recovery, Refusal, Running, Scope, Started, StoreError,
+    Admitted, Answer, Asking, Class, Cleared, ErrorKind, Finished, Intent, Key, Mode, OnLapse, Operation,
+    Prior, RecordId, Recovery, Refusal, Running, Scope, Started, StoreError,
 };
 use tower_service::Service;
 
 use crate::answer::{StoredAnswer, encode_whole};
 use crate::audience::Audience;
-use crate::body::{self, Read, RequestBody, ResponseBody};
+use crate::body::{self, InMemory, Pieces, Read, RequestBody, ResponseBody};
 use crate::call::Call;
 use crate::classify::classify;
+use crate::headers::{self, Selected};
 use crate::layer::Shared;
+use crate::memory::{BodyMemory, Reservation};
 use crate::meter::{Meter, Tally};
 use crate::options::{Question, StoreDown};
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{Doubt, Problem, ProblemKind};
 use crate::relayed::Relayed;
 use crate::replay;
 use crate::routes::Route;
+use crate::unsettled::{Open, Unsettled};
+use crate::whole::{BoxError, WholeBody};
 
 const STORED: HeaderName = HeaderName::from_static("idempotency-stored");
 const FAIL_OPEN: HeaderName = HeaderName::from_static("onlyonce-fail-open");
@@ -41,6 +47,8 @@ pub(crate) struct Exchange {
     pub(crate) route: Arc<Route>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) meter: Meter,
+    /// What its request takes in memory.
+    pub(crate) memory: Reservation,
     /// Who reads problems.
     pub(crate) audience: Audience,
     /// The time of its token is over: it may not run, but may have run before.
@@ -58,13 +66,22 @@ struct Heard<R> {
     class: Class,
     record: Answer,
     reply: Result<Response<ResponseBody<R>>, Problem>,
+    end: End,
+}
+
+/// Whether the end of an answer was seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Seen,
+    /// It is passed on as it comes.
+    Open,
 }
 
 impl<R> Heard<R> {
     /// Nobody knows how far the handler came.
     fn doubt() -> Self {
         let reply = Err(Problem::new(ProblemKind::HandlerFailed));
-        Self { class: Class::Unknown, record: Answer::none(), reply }
+        Self { class: Class::Unknown, record: Answer::none(), reply, end: End::Seen }
     }
 
     /// What it means where nothing is ever in doubt, because what is not kept is undone.
@@ -73,7 +90,7 @@ impl<R> Heard<R> {
             return self;
         }
         let reply = self.reply.map_err(|_| Problem::new(ProblemKind::RolledBack));
-        Self { class: Class::Release, record: Answer::none(), reply }
+        Self { class: Class::Release, record: Answer::none(), reply, end: self.end }
     }
 
     /// Whether the business said no: that is kept as the answer, and is no success.
@@ -87,7 +104,7 @@ impl<R> Heard<R> {
         let relayed = parts.extensions.get::<Relayed>().is_some();
         let kind = if relayed { ProblemKind::UpstreamFailed } else { ProblemKind::HandlerFailed };
         let record = StoredAnswer::tombstone(parts.status, &parts.headers).encode();
-        Self { class: Class::Unknown, record, reply: Err(Problem::new(kind)) }
+        Self { class: Class::Unknown, record, reply: Err(Problem::new(kind)), end: End::Seen }
     }
 }
 
@@ -97,12 +114,12 @@ impl Exchange {
     pub(crate) fn run<S, B, R>(
         mut self,
         call: Box<Call<S>>,
-        body: Bytes,
+        body: InMemory,
     ) -> impl Future<Output = Result<Response<ResponseBody<R>>, S::Error>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
-        R: Body<Data = Bytes>,
-        R::Error: std::fmt::Display,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
     {
         async move {
             if self.expired {
@@ -118,7 +135,7 @@ impl Exchange {
                 Ok(Started::Prior(prior)) => Ok(Cleared::Prior(prior)),
                 Ok(Started::Ask(asking)) => Box::pin(self.find_out(asking)).await,
                 Err(error) if self.may_fail_open(&error) => {
-                    tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "failing open: the call is not protected");
+                    seldom!(error, record = %self.id, error = &error as &dyn std::error::Error, "failing open: the call is not protected");
                     self.count(Tally::FailedOpen);
                     let mut response = Box::pin(call.begin(body, None)).await?.map(ResponseBody::passed);
                     response.headers_mut().insert(FAIL_OPEN, HeaderValue::from_static("true"));
@@ -153,7 +170,8 @@ impl Exchange {
     }
 
     fn may_fail_open(&self, error: &StoreError) -> bool {
-        let is_down = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Ambiguous);
+        let is_down =
+            matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Ambiguous | ErrorKind::Rejected);
         is_down && self.route.options.store_down == StoreDown::FailOpen
     }
 
@@ -172,7 +190,7 @@ impl Exchange {
         let found = match found {
             Recovery::Done(response) => {
                 let (parts, body) = response.into_parts();
-                Recovery::Done(self.whole(&parts, &body, None))
+                Recovery::Done(self.whole(&parts, &InMemory { bytes: body, trailers: None }))
             }
             Recovery::NotDone => Recovery::NotDone,
             Recovery::Unknown => Recovery::Unknown,
@@ -186,12 +204,12 @@ impl Exchange {
         &self,
         mut running: Running,
         call: Box<Call<S>>,
-        body: Bytes,
+        body: InMemory,
     ) -> impl Future<Output = Result<Response<ResponseBody<R>>, S::Error>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
-        R: Body<Data = Bytes>,
-        R::Error: std::fmt::Display,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
     {
         async move {
             let permit = running.permit().clone();
@@ -205,7 +223,14 @@ impl Exchange {
                 }
             });
             let heard = AssertUnwindSafe(handler).catch_unwind().await;
-            let (Heard { class, record, reply }, error) = self.conclude(heard, &mut running);
+            let (Heard { class, record, reply, end }, error) = self.conclude(heard, &mut running);
+            let reply = match reply {
+                // What ends together with its effect ends here: the rest of its answer changes nothing.
+                Ok(response) if end == End::Open && !running.is_atomic() => {
+                    return Ok(self.relay(response, running, class, record));
+                }
+                reply => reply,
+            };
             let finished = running.end(class, record).await;
             match error {
                 Some(error) => Err(error),
@@ -240,40 +265,67 @@ impl Exchange {
     fn listen<R>(&self, response: Response<R>) -> impl Future<Output = Heard<R>>
     where
         R: Body<Data = Bytes>,
-        R::Error: std::fmt::Display,
+        R::Error: Into<BoxError>,
     {
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
         let options = &self.route.options;
         let (limit, patience) = (options.max_response, options.response_patience);
-        let read = if is_stream(&parts.headers) {
-            Either::Left(ready(Ok(Read::Stream(ResponseBody::passed(body)))))
+        let body = if parts.extensions.get::<Relayed>().is_some() {
+            WholeBody::checked(body, &parts.headers)
         } else {
-            Either::Right(body::read(body, limit, patience, &**self.route.once.clock()))
+            WholeBody::wrapped(body, parts.version, &parts.headers)
+        };
+        let read = if is_stream(&parts.headers) || patience.is_zero() {
+            Either::Left(ready(Ok(Read::Stream(ResponseBody::stream(Pieces::default(), Box::pin(body))))))
+        } else {
+            let body_memory = BodyMemory::of_answer(self.memory.account());
+            Either::Right(body::read(body, limit, patience, &**self.route.once.clock(), body_memory))
         };
         async move {
             match read.await {
-                Ok(Read::Whole { bytes, trailers }) => {
-                    let record = self.whole(&parts, &bytes, trailers.as_ref());
-                    self.weigh(parts, ResponseBody::full(bytes, trailers), record)
+                Ok(Read::Whole(body, reserved)) => {
+                    headers::announce(&mut parts.headers, body.trailers.as_deref());
+                    let record = self.whole(&parts, &body);
+                    self.weigh(parts, ResponseBody::full(body).holding(reserved), record, End::Seen)
                 }
-                Ok(Read::Stream(body)) => self.streamed(parts, body),
+                Ok(Read::Stream(body)) => {
+                    let record = StoredAnswer::tombstone(parts.status, &parts.headers).encode();
+                    let end = if body.is_end_stream() { End::Seen } else { End::Open };
+                    self.weigh(parts, body, record, end)
+                }
                 Err(error) => {
-                    tracing::error!(record = %self.id, %error, "the answer broke off; the outcome is unknown");
+                    seldom!(error, record = %self.id, %error, "the answer broke off; the outcome is unknown");
                     Heard::broken_off(&parts)
                 }
             }
         }
     }
 
-    fn streamed<R>(&self, parts: response::Parts, body: ResponseBody<R>) -> Heard<R> {
-        let record = StoredAnswer::tombstone(parts.status, &parts.headers).encode();
-        self.weigh(parts, body, record)
-    }
-
-    fn weigh<R>(&self, parts: response::Parts, body: ResponseBody<R>, record: Answer) -> Heard<R> {
+    fn weigh<R>(&self, parts: response::Parts, body: ResponseBody<R>, record: Answer, end: End) -> Heard<R> {
         let by_status = || classify(parts.status, &parts.headers, self.route.options.on_500);
         let class = parts.extensions.get::<Class>().copied().unwrap_or_else(by_status);
-        Heard { class, record, reply: Ok(Response::from_parts(parts, body)) }
+        if let Some(kind) = parts.extensions.get::<ProblemKind>() {
+            let record = StoredAnswer::tombstone(parts.status, &parts.headers).encode();
+            return Heard { class, record, reply: Err(Problem::of_service(*kind)), end };
+        }
+        Heard { class, record, reply: Ok(Response::from_parts(parts, body)), end }
+    }
+
+    /// Passes an answer on as it comes; the call ends with it. Nothing is said of its record: whether there will be one is not known.
+    fn relay<R>(
+        &self,
+        response: Response<ResponseBody<R>>,
+        running: Running,
+        class: Class,
+        record: Answer,
+    ) -> Response<ResponseBody<R>>
+    where
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let (id, meter, route) = (self.id, self.meter.clone(), Arc::clone(&self.route));
+        let call = Unsettled::new(Open { running, class, record, id, meter, route });
+        self.mark(response, None).map(|body| body.ending(call))
     }
 
     /// What the client gets, now that the call has ended.
@@ -290,26 +342,38 @@ impl Exchange {
             Err(error) => return self.store_failed(error),
         };
         self.count(class.into());
-        let mut response = match reply {
+        let response = match reply {
             Ok(response) => response,
-            Err(problem) => return problem.about(self.id).respond(self.audience, &self.shared.docs),
+            Err(problem) => return self.tell(problem),
         };
-        // They are ours to say; a service of the same kind behind us spoke of its own records.
-        for name in [&STORED, &FAIL_OPEN] {
-            response.headers_mut().remove(name);
-        }
         let kept_for = (stored && class == Class::Keep).then_some(self.intent.settings.retain);
-        replay::mark(response.headers_mut(), self.echo.clone(), kept_for, &**self.route.once.clock());
+        let mut response = self.mark(response, kept_for);
         if !stored {
             response.headers_mut().insert(STORED, HeaderValue::from_static("false"));
         }
         response
     }
 
-    fn whole(&self, parts: &response::Parts, bytes: &Bytes, trailers: Option<&HeaderMap>) -> Answer {
-        let headers = self.route.options.headers.select(&parts.headers);
-        let trailers = || trailers.into_iter().flat_map(HeaderMap::iter);
-        let answer = encode_whole(parts.status, || headers.iter(), bytes, trailers);
+    /// A first answer with our own words in its head.
+    fn mark<R>(
+        &self,
+        mut response: Response<ResponseBody<R>>,
+        kept_for: Option<Duration>,
+    ) -> Response<ResponseBody<R>> {
+        // They are ours to say; a service of the same kind behind us spoke of its own records.
+        for name in [&STORED, &FAIL_OPEN] {
+            response.headers_mut().remove(name);
+        }
+        replay::mark(response.headers_mut(), self.echo.clone(), kept_for, &**self.route.once.clock());
+        response
+    }
+
+    fn whole(&self, parts: &response::Parts, body: &InMemory) -> Answer {
+        let rules = &self.route.options.headers;
+        let headers = rules.select(&parts.headers);
+        let trailers = body.trailers.as_deref().map(|trailers| rules.select(trailers));
+        let trailers = || trailers.iter().flat_map(Selected::iter);
+        let answer = encode_whole(parts.status, || headers.iter(), &body.bytes, trailers);
         if answer.0.len() > self.intent.settings.max_answer {
             // A recovered answer is too large, or the headers alone are beyond all reason: it is kept that it happened.
             return StoredAnswer::tombstone(parts.status, &parts.headers).encode();
@@ -319,12 +383,23 @@ impl Exchange {
 
     fn prior<R>(&self, prior: Prior) -> Response<ResponseBody<R>> {
         let refusal = match prior {
+            // It was to be kept, and the store did not take it.
+            Prior::Refused(Refusal::Duplicate) if self.intent.settings.mode == Mode::Replay => {
+                return self.refuse(Problem::new(ProblemKind::ResponseNotRetained));
+            }
             Prior::Refused(refusal) => refusal,
             Prior::Replay(stored) => match StoredAnswer::decode(stored.answer) {
                 Ok(StoredAnswer::Whole { response, trailers }) => {
+                    let Some(reserved) = self.memory.account().take(response.body().len()) else {
+                        return self.refuse(
+                            Problem::new(ProblemKind::Overloaded).retry_after(Duration::from_secs(1)),
+                        );
+                    };
                     self.count(Tally::Replayed);
                     let clock = &**self.route.once.clock();
-                    return replay::answer(response, trailers, self.echo.clone(), stored.expires_in, clock);
+                    let replay =
+                        replay::answer(response, trailers, self.echo.clone(), stored.expires_in, clock);
+                    return replay.map(|body| body.holding(reserved));
                 }
                 Ok(StoredAnswer::Tombstone { status, location }) => {
                     return self.refuse(Problem::not_retained(status, location));
@@ -342,7 +417,7 @@ impl Exchange {
     }
 
     fn store_failed<R>(&self, error: StoreError) -> Response<ResponseBody<R>> {
-        tracing::error!(record = %self.id, error = &error as &dyn std::error::Error, "the store failed");
+        seldom!(error, record = %self.id, error = &error as &dyn std::error::Error, "the store failed");
         self.refuse(Problem::of(Refusal::Store(error)))
     }
 
@@ -352,7 +427,23 @@ impl Exchange {
 
     fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
         self.count(Tally::Problem(problem.name()));
-        problem.about(self.id).respond(self.audience, &self.shared.docs)
+        self.tell(problem)
+    }
+
+    fn tell<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
+        problem.in_doubt(self.doubt()).about(self.id).respond(self.audience, &self.shared.docs)
+    }
+
+    /// What a retry of this call leads to while its outcome is unknown.
+    fn doubt(&self) -> Doubt {
+        match self.intent.settings.on_lapse {
+            // A call that may no longer run is only looked up.
+            _ if self.expired => Doubt::Hold,
+            OnLapse::Hold => Doubt::Hold,
+            OnLapse::Rerun => Doubt::Rerun,
+            OnLapse::Ask { after } if self.route.options.recover.is_some() => Doubt::Ask(after),
+            OnLapse::Ask { .. } => Doubt::Hold,
+        }
     }
 }
 

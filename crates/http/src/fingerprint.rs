@@ -2,8 +2,8 @@
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
+use onlyonce_core::json::Json;
 use onlyonce_core::{Fingerprint, FingerprintBuilder, InputError};
-use serde_json::Value;
 
 /// What makes two requests with the same key the same request.
 ///
@@ -16,7 +16,8 @@ pub enum FingerprintOf {
     /// Method, path, query, content type and every byte of the body.
     #[default]
     Everything,
-    /// Method, path, and these members of the JSON body, by meaning: order and white space do not count.
+    /// Method, path, and these members of the JSON body, by meaning: order and white space do not count, every digit of a number
+    /// does. A body that two parsers could read differently (a member that is there twice, or in other letters) is refused.
     Json(Vec<String>),
 }
 
@@ -42,13 +43,15 @@ impl FingerprintOf {
                 .optional(parts.headers.get(CONTENT_TYPE).map(|value| value.as_bytes()))
                 .part(body),
             Self::Json(pointers) => {
-                let document: Value = serde_json::from_slice(body).map_err(|cause| {
-                    InputError::new(format!("the body must be JSON here, and can't be read: {cause}"))
-                })?;
-                pointers.iter().fold(builder, |builder, pointer| match document.pointer(pointer) {
-                    Some(member) => builder.json(member),
-                    None => builder.optional(None),
-                })
+                let unclear =
+                    |cause| InputError::new(format!("the body must be JSON that all read alike: {cause}"));
+                let document = Json::parse(body).map_err(unclear)?;
+                pointers.iter().try_fold(builder, |builder, pointer| {
+                    Ok(match document.at(pointer).map_err(unclear)? {
+                        Some(member) => builder.json(member),
+                        None => builder.optional(None),
+                    })
+                })?
             }
         };
         Ok(builder.finish())

@@ -56,6 +56,17 @@ fn is_usually_not_stored(name: &str) -> bool {
     )
 }
 
+/// Makes a head fit for a body with trailers: HTTP/1.1 has room for them only where there is no length, and where they are announced.
+pub(crate) fn announce(headers: &mut HeaderMap, trailers: Option<&HeaderMap>) {
+    let Some(trailers) = trailers else { return };
+    headers.remove(header::CONTENT_LENGTH);
+    let names: Vec<&str> = trailers.keys().map(HeaderName::as_str).collect();
+    match HeaderValue::from_str(&names.join(", ")) {
+        Ok(names) if !trailers.is_empty() => drop(headers.insert(header::TRAILER, names)),
+        _ => drop(headers.remove(header::TRAILER)),
+    }
+}
+
 /// Which headers are stored besides the rules that always hold.
 ///
 /// Hop-by-hop headers, those named in `Connection`, and `Content-Length` are never stored, whatever the lists say.

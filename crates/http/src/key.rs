@@ -1,10 +1,11 @@
 //! Where the key of a request comes from, and how it is read.
 
-use form_urlencoded::parse;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use onlyonce_core::json::Json;
 use onlyonce_core::{InputError, Key, SequenceKey};
-use serde_json::Value;
 use sfv::{BareItem, Item, Parser};
+
+use crate::pairs;
 
 /// The header that carries keys unless a route says otherwise.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -112,6 +113,11 @@ pub(crate) fn from_sequence(headers: &HeaderMap, name: &HeaderName) -> Result<Op
 
 fn parse_header(value: &HeaderValue) -> Result<Key, InputError> {
     let bytes = value.as_bytes();
+    if !bytes.is_ascii() {
+        return Err(InputError::new(
+            "the key holds a character beyond ASCII, in quotes or not; use a UUID, or encode it, for instance as %C3%A9",
+        ));
+    }
     if bytes.starts_with(b"\"") {
         let item: Item = Parser::new(bytes)
             .parse()
@@ -125,38 +131,43 @@ fn parse_header(value: &HeaderValue) -> Result<Key, InputError> {
     match std::str::from_utf8(bytes) {
         Ok(text) if bytes.iter().all(bare) => Key::new(text),
         _ => Err(InputError::new(
-            "the key holds a space, a quote, a comma, a semicolon or a character beyond ASCII; put it in double quotes, or use a UUID",
+            "the key holds a space, a quote, a comma, a semicolon or a control character; put it in double quotes, or use a UUID",
         )),
     }
 }
 
 fn from_json(body: &[u8], pointer: &str) -> Result<Option<Key>, InputError> {
-    let document: Value = serde_json::from_slice(body).map_err(|cause| {
-        InputError::new(format!("the key is in the JSON body, which can't be read: {cause}"))
-    })?;
-    match document.pointer(pointer) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Key::new(text.as_str()).map(Some),
-        Some(Value::Number(number)) if !number.is_f64() => Key::new(number.to_string()).map(Some),
+    let unclear =
+        |cause| InputError::new(format!("the key is in the JSON body, which can't be read: {cause}"));
+    let document = Json::parse(body).map_err(unclear)?;
+    match document.at(pointer).map_err(unclear)? {
+        None | Some(Json::Null) => Ok(None),
+        Some(Json::Text(text)) if text.contains('\0') => Err(InputError::new(format!(
+            "{pointer} holds the key, and a NUL in it, at which some services stop to read"
+        ))),
+        Some(Json::Text(text)) => Key::new(&**text).map(Some),
+        Some(Json::Number(number)) if is_whole(number) => Key::new(*number).map(Some),
         Some(_) => {
             Err(InputError::new(format!("{pointer} holds the key and must be a string or a whole number")))
         }
     }
 }
 
+/// Whether all read this number alike: `1.0` and `-0` they do not.
+fn is_whole(number: &str) -> bool {
+    number != "-0" && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+}
+
 fn from_pairs(encoded: &[u8], name: &str) -> Result<Option<Key>, InputError> {
-    let mut values = parse(encoded).filter(|(found, _)| found == name).map(|(_, value)| value);
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(InputError::new(format!("{name} holds the key and is there several times; send one")));
-    }
-    Key::new(value).map(Some)
+    pairs::find(encoded, name)?.map(Key::new).transpose()
 }
 
 pub(crate) fn is_form(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    // Where there are several, some service goes by this one.
+    headers.get_all(CONTENT_TYPE).iter().any(|value| {
+        let essence = value.as_bytes().split(|byte| matches!(byte, b';' | b',')).next().unwrap_or_default();
+        essence.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+    })
 }
 
 #[cfg(test)]
@@ -209,6 +220,22 @@ mod tests {
         assert!(at(r#"{"order":{"id":4.2}}"#).is_err());
         assert!(at(r#"{"order":{"id":[]}}"#).is_err());
         assert!(at("{").is_err());
+        assert_eq!(
+            at(r#"{"order":{"id":100000000000000000001}}"#).unwrap().unwrap().as_str(),
+            "100000000000000000001"
+        );
+        for unclear in ["-0", "1.0", "1e3", "1e20", "\"a\\u0000\"", "[1]", "true"] {
+            assert!(at(&format!(r#"{{"order":{{"id":{unclear}}}}}"#)).is_err(), "{unclear}");
+        }
+        for unclear in [
+            r#"{"order":{"id":"a","id":"b"}}"#,
+            r#"{"order":{"id":"a"},"order":{"id":"b"}}"#,
+            r#"{"order":{"id":"a","ID":"b"}}"#,
+            r#"{"order":{"Id":"a"}}"#,
+            r#"{"order":{"id":"a"},"note":{"x":1,"x":2}}"#,
+        ] {
+            assert!(at(unclear).is_err(), "{unclear}");
+        }
     }
 
     #[test]

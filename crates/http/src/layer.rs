@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::Method;
 use onlyonce_core::token::Tokens;
-use onlyonce_core::{Idempotency, InputError};
+use onlyonce_core::{Idempotency, InputError, Settings};
 use tower_layer::Layer;
 
 use crate::endpoints::Ids;
+use crate::memory::{Account, MemoryBudget};
 use crate::meter::Timings;
 use crate::options::Options;
 use crate::problem::DOCS;
@@ -51,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) ids: Option<Ids>,
     pub(crate) docs: Box<str>,
     pub(crate) timings: Timings,
+    /// What pays for requests that bring no account of their own.
+    pub(crate) account: Account,
 }
 
 impl IdempotencyLayer {
@@ -76,6 +79,39 @@ impl IdempotencyLayer {
             ids: None,
             docs: DOCS.into(),
             timings: Timings::default(),
+            memory: MemoryBudget::default(),
+        }
+    }
+}
+
+impl IdempotencyLayer {
+    /// The engine that calls go through whose records have this label, with the settings of their route: for whoever
+    /// [resolves](Idempotency::resolve) one, so that its answer is kept for as long as the route says.
+    ///
+    /// ```
+    /// # use onlyonce_core::{Idempotency, MemoryStore, Settings};
+    /// # use onlyonce_http::{IdempotencyLayer, Options, ScopeFrom};
+    /// # use std::time::Duration;
+    /// let month = Settings { retain: Duration::from_secs(30 * 86_400), ..Settings::default() };
+    /// let once = Idempotency::new(MemoryStore::new());
+    /// let layer = IdempotencyLayer::builder(once, ScopeFrom::nobody())
+    ///     .route("POST /payments", Options { settings: Some(month.clone()), ..Options::default() })
+    ///     .build()?;
+    /// assert_eq!(layer.engine_of("POST /payments").settings().retain, month.retain);
+    /// # Ok::<(), onlyonce_core::InputError>(())
+    /// ```
+    #[must_use]
+    pub fn engine_of(&self, label: &str) -> Idempotency {
+        let route = self.shared.routes.of_label(label);
+        let settings = route.once.settings();
+        match &route.options.token {
+            // A record must outlive its token, which could else be used again.
+            Some(rule) if rule.tokens.lifetime() > settings.retain => {
+                let retain = rule.tokens.lifetime();
+                let outliving = route.once.with_settings(Settings { retain, ..(**settings).clone() });
+                outliving.unwrap_or_else(|_| route.once.clone())
+            }
+            _ => route.once.clone(),
         }
     }
 }
@@ -102,6 +138,7 @@ pub struct LayerBuilder {
     ids: Option<Ids>,
     docs: Box<str>,
     timings: Timings,
+    memory: MemoryBudget,
 }
 
 impl LayerBuilder {
@@ -157,22 +194,40 @@ impl LayerBuilder {
         self
     }
 
+    /// The memory for everything that is buffered (256 MiB): bodies of requests with a key, and their answers. A call for which there
+    /// is no room is refused with 503 before it begins.
+    ///
+    /// A request with an [`Account`](crate::Account) in its extensions is paid from that instead.
+    pub fn memory(mut self, budget: MemoryBudget) -> Self {
+        self.memory = budget;
+        self
+    }
+
     /// The layer.
     ///
     /// # Errors
     /// If a pattern, a method, a limit or a setting can't be used; the message says which.
     pub fn build(self) -> Result<IdempotencyLayer, InputError> {
-        let mut all = std::iter::once(&self.options).chain(self.routes.iter().map(|(_, options)| options));
-        let forms = self.tokens.is_some() || all.any(|options| options.token.is_some());
+        let all = || std::iter::once(&self.options).chain(self.routes.iter().map(|(_, options)| options));
+        let forms = self.tokens.is_some() || all().any(|options| options.token.is_some());
+        let largest = all().map(|options| options.max_request.max(options.max_response)).max();
+        let room = self.memory.ordinary();
+        if largest.is_some_and(|largest| largest > room) {
+            return Err(InputError::new(format!(
+                "max_request and max_response must be at most {room} bytes, three quarters of the memory budget; make them smaller, or the budget larger"
+            )));
+        }
         let default = Route::new(&self.once, self.options, None)?;
         let mut routes = Routes::new(default, self.methods)?;
-        let Self { once, scope, outcome_path, tokens, ids, docs, timings, .. } = self;
+        let Self { once, scope, outcome_path, tokens, ids, docs, timings, memory, .. } = self;
+        let account = memory.account();
         for (pattern, options) in self.routes {
             routes.declare(&pattern, &once, options)?;
         }
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let shared = Shared { number, routes, scope, outcome_path, forms, tokens, ids, docs, timings };
+        let shared =
+            Shared { number, routes, scope, outcome_path, forms, tokens, ids, docs, timings, account };
         Ok(IdempotencyLayer { shared: Arc::new(shared) })
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use onlyonce_core::{Class, Clock, Moment};
 
 use crate::layer::Shared;
+use crate::routes::Route;
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) enum Tally {
     Unknown,
     Replayed,
     FailedOpen,
+    /// A write on a declared route that has no key, and is passed on unprotected.
+    Unkeyed,
     /// Refused, by this problem.
     Problem(&'static str),
 }
@@ -40,8 +43,8 @@ pub enum Timings {
     On,
 }
 
-/// Counts the requests of one route in `onlyonce_requests_total{route, result}`, and how long they take.
-#[derive(Debug)]
+/// Counts the requests of one route, those with a key in `onlyonce_requests_total{route, result}`, and how long they take.
+#[derive(Debug, Clone)]
 pub(crate) struct Meter {
     /// Whose counts these are.
     layer: u64,
@@ -61,6 +64,13 @@ impl Meter {
         self
     }
 
+    /// A write without a key is passed on. Counted where somebody declared the route: there it is probably not meant.
+    pub(crate) fn unkeyed(shared: &Shared, route: &Route) {
+        if let Some(label) = &route.label {
+            Self::new(shared, label, true).count(Tally::Unkeyed, &**route.once.clock());
+        }
+    }
+
     pub(crate) fn count(&self, what: Tally, clock: &dyn Clock) {
         let result = match what {
             Tally::Executed => "executed",
@@ -68,6 +78,7 @@ impl Meter {
             Tally::Unknown => "unknown",
             Tally::Replayed => "replayed",
             Tally::FailedOpen => "failed_open",
+            Tally::Unkeyed => UNKEYED,
             Tally::Problem(name) => name,
         };
         let took = self.begun.map(|begun| clock.now().since(begun));
@@ -88,6 +99,8 @@ struct Handle {
     requests: metrics::Counter,
     seconds: Option<metrics::Histogram>,
 }
+
+const UNKEYED: &str = "unkeyed";
 
 thread_local! {
     static HANDLES: RefCell<Handles> = RefCell::default();
@@ -110,8 +123,13 @@ impl Handles {
                 self.0.clear();
             }
             let (layer, route) = (meter.layer, meter.route.clone());
-            let requests =
-                metrics::counter!("onlyonce_requests_total", "route" => name(&route), "result" => result);
+            let requests = match result {
+                // Not among those with a key.
+                UNKEYED => metrics::counter!("onlyonce_unkeyed_total", "route" => name(&route)),
+                _ => {
+                    metrics::counter!("onlyonce_requests_total", "route" => name(&route), "result" => result)
+                }
+            };
             self.0.push(Handle { recorder, layer, route, result, requests, seconds: None });
             self.0.len() - 1
         });

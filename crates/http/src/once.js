@@ -31,7 +31,8 @@ const token = async (form) => {
   const answer = await fetch(`${base}tokens?${asked}`, { method: "POST", credentials: "same-origin" });
   const issued = await answer.json();
   if (issued.field !== input.name) throw new Error(issued.detail || `no token is read from ${input.name}`);
-  input.value = issued.token;
+  // The first may be sent.
+  input.value ||= issued.token;
 };
 
 const busy = (form, is) => {
@@ -69,10 +70,10 @@ addEventListener("pageshow", () => document.querySelectorAll("form[data-once]").
 window.once = {
   key,
   // Retry with the same `once: key` in the options; without it, a call has a new key.
-  fetch: (url, options = {}) => {
-    const headers = new Headers(options.headers);
-    if (!headers.has("Idempotency-Key")) headers.set("Idempotency-Key", options.once || key());
-    return fetch(url, { ...options, headers });
+  fetch: async (url, options = {}) => {
+    const call = new Request(url, options);
+    if (!call.headers.has("Idempotency-Key")) call.headers.set("Idempotency-Key", options.once || key());
+    return fetch(call);
   },
 };
 })();

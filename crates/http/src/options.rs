@@ -65,7 +65,8 @@ pub struct Options {
     pub request_patience: Duration,
     /// The largest response body that is stored, in bytes (1 MiB).
     pub max_response: usize,
-    /// How long a response body may take before it counts as a stream (5 s).
+    /// How long a response body may take before it counts as a stream (5 s): it is held back for so long, to be stored whole. Zero
+    /// for routes that stream whatever they answer: it is passed on as it comes, and not stored.
     pub response_patience: Duration,
     /// Which response headers are stored.
     pub headers: StoredHeaders,
@@ -108,10 +109,11 @@ impl Options {
             return Err(InputError::new("max_request and max_response must be at least 1 byte"));
         }
         let patience = Duration::from_millis(1)..=Duration::from_secs(3600);
-        if !patience.contains(&self.request_patience) || !patience.contains(&self.response_patience) {
-            return Err(InputError::new(
-                "request_patience and response_patience must be between 1 ms and 1 h",
-            ));
+        if !patience.contains(&self.request_patience) {
+            return Err(InputError::new("request_patience must be between 1 ms and 1 h"));
+        }
+        if self.response_patience > *patience.end() {
+            return Err(InputError::new("response_patience must be at most 1 h"));
         }
         Ok(())
     }

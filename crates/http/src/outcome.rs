@@ -3,6 +3,7 @@
 use form_urlencoded::parse;
 use http::request::Parts;
 use http::{Method, Response};
+use onlyonce_core::seldom;
 use onlyonce_core::token::Checked;
 use onlyonce_core::{Answer, Key, Operation, RecordId, Refusal, Scope, SequenceKey, Snapshot, State};
 use serde_json::json;
@@ -14,7 +15,6 @@ use crate::key::{IDEMPOTENCY_KEY, KeyFrom, from_header, from_sequence};
 use crate::layer::Shared;
 use crate::path;
 use crate::problem::{Problem, ProblemKind};
-use crate::scope::Caller;
 use crate::token::{Found, TokenRule};
 
 /// Answers `GET /_onlyonce/outcome?method=POST&path=/payments` with the key or token and the credentials of the call.
@@ -25,11 +25,7 @@ pub(crate) async fn look_up<R>(shared: &Shared, parts: &Parts) -> Result<Respons
             Problem::new(ProblemKind::QueryInvalid).because("calls of this method and path are not recorded")
         );
     };
-    let scope: Scope = match shared.scope.find(parts) {
-        Caller::Known(scope) => scope,
-        Caller::Absent => return Err(Problem::new(ProblemKind::ScopeMissing)),
-        Caller::Denied => return Err(Problem::new(ProblemKind::ScopeDenied)),
-    };
+    let scope = shared.scope.find(parts).scope()?;
     let operation = Operation::http(method.as_str(), &path);
     let key = match &route.options.token {
         Some(rule) => key_of_token(rule, parts, &scope, &operation).await?,
@@ -40,7 +36,7 @@ pub(crate) async fn look_up<R>(shared: &Shared, parts: &Parts) -> Result<Respons
         Ok(Some(snapshot)) => Ok(describe(id, &snapshot)),
         Ok(None) => Err(Problem::new(ProblemKind::OutcomeNotFound).about(id)),
         Err(error) => {
-            tracing::error!(record = %id, error = &error as &dyn std::error::Error, "the store failed");
+            seldom!(error, record = %id, error = &error as &dyn std::error::Error, "the store failed");
             Err(Problem::of(Refusal::Store(error)).about(id))
         }
     }
@@ -68,7 +64,7 @@ async fn key_of_token(
             Err(Problem::new(ProblemKind::TokenRefused))
         }
         Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the token could not be checked");
+            seldom!(error, error = &error as &dyn std::error::Error, "the token could not be checked");
             Err(Problem::of(Refusal::Store(error)))
         }
     }

@@ -14,64 +14,139 @@ pub(crate) fn of(parts: &Parts) -> Cow<'_, str> {
     spelled(parts.uri.path())
 }
 
-/// A path in the spelling that stands for all equivalent ones (RFC 3986, 6.2.2): `/%70ay`, `/./pay` and `/x/../pay` are `/pay`.
+/// A path in the spelling that stands for all that every service reads alike: `/%70ay`, `/./pay` and `/x/../pay` are `/pay`
+/// (RFC 3986, 6.2.2), a raw `/café` is `/caf%C3%A9`, and `/a%40b` is `/a@b`.
 ///
 /// Services decode a path before they look at it. A caller that spelled it otherwise would get past the rules of its route,
 /// or past the record of its first call.
 #[must_use]
 pub fn spelled(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') && !path.contains("/.") {
-        return Cow::Borrowed(path);
-    }
-    Cow::Owned(without_dots(&decoded(path)))
+    escaped(resolved(path), is_literal)
 }
 
-/// Escapes that are not needed are undone, and the others are written in capitals.
-fn decoded(path: &str) -> String {
-    let mut spelled = String::with_capacity(path.len());
-    let mut pieces = path.split('%');
-    spelled.extend(pieces.next());
-    for piece in pieces {
-        let escaped = piece.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match escaped.map(char::from) {
-            Some(letter) if letter.is_ascii_alphanumeric() || "-._~".contains(letter) => {
-                spelled.push(letter);
-                spelled.push_str(&piece[2..]);
-            }
-            Some(_) => {
-                spelled.push('%');
-                spelled.push_str(&piece[..2].to_ascii_uppercase());
-                spelled.push_str(&piece[2..]);
-            }
+/// The same for a pattern, whose braces are not part of any path.
+#[must_use]
+pub fn spelled_pattern(pattern: &str) -> Cow<'_, str> {
+    escaped(resolved(pattern), |byte| is_literal(byte) || b"{}".contains(&byte))
+}
+
+/// What has no other meaning when it is escaped.
+fn is_literal(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,=:@".contains(&byte)
+}
+
+/// Escapes that are not needed are undone, those that are missing are made, and all are written in capitals. A slash and a semicolon
+/// stay as they came: some services cut a path there, but not where they are escaped.
+fn escaped(path: Cow<'_, str>, is_literal: fn(u8) -> bool) -> Cow<'_, str> {
+    if path.bytes().all(|byte| is_literal(byte) || byte == b'/' || byte == b';') {
+        return path;
+    }
+    let mut spelled = String::with_capacity(path.len() + 8);
+    let mut rest = path.as_bytes();
+    while let [byte, behind @ ..] = rest {
+        let undone = if *byte == b'%' { escape(behind) } else { None };
+        rest = if undone.is_some() { &behind[2..] } else { behind };
+        match (undone, *byte) {
+            (Some(byte), _) if is_literal(byte) => spelled.push(char::from(byte)),
             // Not an escape: as it came.
-            None => {
-                spelled.push('%');
-                spelled.push_str(piece);
-            }
+            (None, byte @ (b'/' | b';' | b'%')) => spelled.push(char::from(byte)),
+            (None, byte) if is_literal(byte) => spelled.push(char::from(byte)),
+            (Some(byte), _) | (None, byte) => spelled.push_str(&format!("%{byte:02X}")),
         }
     }
-    spelled
+    Cow::Owned(spelled)
 }
 
-/// Steps to the same place and to the place above are taken.
-fn without_dots(path: &str) -> String {
+/// The byte that two hexadecimal digits at the beginning stand for.
+fn escape(behind: &[u8]) -> Option<u8> {
+    let digit = |at: usize| char::from(*behind.get(at)?).to_digit(16);
+    u8::try_from(digit(0)? * 16 + digit(1)?).ok()
+}
+
+/// A path whose steps to the same place and to the place above are taken (RFC 3986, 5.2.4); all else is as it came.
+#[must_use]
+pub fn resolved(path: &str) -> Cow<'_, str> {
+    if !path.starts_with('/') || !path.split('/').any(|segment| step(segment).is_some()) {
+        return Cow::Borrowed(path);
+    }
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
     while let Some(segment) = segments.next() {
-        let is_last = segments.peek().is_none();
-        match segment {
-            "." | ".." => {
-                if segment == ".." {
+        match step(segment) {
+            None => kept.push(segment),
+            Some(step) => {
+                if step == Step::Up {
                     kept.pop();
                 }
-                if is_last {
+                if segments.peek().is_none() {
                     kept.push("");
                 }
             }
-            other => kept.push(other),
         }
     }
-    format!("/{}", kept.join("/"))
+    Cow::Owned(format!("/{}", kept.join("/")))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Here,
+    Up,
+}
+
+fn step(segment: &str) -> Option<Step> {
+    match segment.as_bytes() {
+        [b'.'] => Some(Step::Here),
+        [b'.', b'.'] => Some(Step::Up),
+        [b'.' | b'%', ..] if segment.len() <= 6 => {
+            match segment.replace("%2e", ".").replace("%2E", ".").as_str() {
+                "." => Some(Step::Here),
+                ".." => Some(Step::Up),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Whether a spelled path holds a step upwards, or to the same place, that only some services see: behind an escaped slash or a
+/// backslash, or with parameters (`..;a=1`).
+#[must_use]
+pub fn has_hidden_steps(spelled: &str) -> bool {
+    spelled.contains('.') && lax_segments(spelled).iter().any(|segment| step(segment).is_some())
+}
+
+/// The segments of a spelled path as the laxest service might cut it.
+fn lax_segments(spelled: &str) -> Vec<String> {
+    let slashes = spelled.replace("%2F", "/").replace("%5C", "/").replace("%3B", ";").replace("%00", ";");
+    slashes.split('/').map(|segment| segment.split(';').next().unwrap_or_default().to_owned()).collect()
+}
+
+/// A spelled path, or a pattern, as the laxest service might read it; `None` if that is no other. There are services that do without
+/// the parameters of segments, empty segments, a slash at the end, the ending of a file (`/pay.json`), and the case of letters, and that
+/// take an escaped slash for one.
+///
+/// Good to find the rules of a call by, and nothing else: to most services such paths are different.
+pub(crate) fn laxest(spelled: &str) -> Option<String> {
+    let is_plain = |byte: u8| !byte.is_ascii_uppercase() && !b";%.".contains(&byte);
+    let has_empty = spelled.contains("//") || (spelled.len() > 1 && spelled.ends_with('/'));
+    if spelled.bytes().all(is_plain) && !has_empty {
+        return None;
+    }
+    let lower = |segment: &String| {
+        // Names of parameters are ours, and escapes are in capitals.
+        if segment.starts_with('{') { segment.clone() } else { spelled_lower(segment) }
+    };
+    let segments = lax_segments(spelled);
+    let mut kept: Vec<String> = segments.iter().filter(|segment| !segment.is_empty()).map(lower).collect();
+    if let Some(last) = kept.last_mut().filter(|last| !last.starts_with('{')) {
+        let end = last.find('.').filter(|end| *end > 0).unwrap_or(last.len());
+        last.truncate(last[..end].trim_end_matches("%20").len());
+    }
+    Some(format!("/{}", kept.join("/")))
+}
+
+fn spelled_lower(segment: &str) -> String {
+    escaped(Cow::Owned(segment.to_ascii_lowercase()), is_literal).into_owned()
 }
 
 #[cfg(test)]
@@ -87,11 +162,16 @@ mod tests {
             ("/./pay", "/pay"),
             ("/x/../pay", "/pay"),
             ("/x/%2e%2E/pay", "/pay"),
+            ("/x/.%2E/%2e/pay", "/pay"),
             ("/../../pay", "/pay"),
             ("/pay/.", "/pay/"),
             ("/pay/x/..", "/pay/"),
             ("/a%2fb", "/a%2Fb"),
             ("/%c3%a4", "/%C3%A4"),
+            ("/\u{e4}", "/%C3%A4"),
+            ("/a|b\"{c}\\^[d]", "/a%7Cb%22%7Bc%7D%5C%5E%5Bd%5D"),
+            ("/a%7cb", "/a%7Cb"),
+            ("/a%40b%3A%21%24%26%27%28%29%2A%2B%2C%3D", "/a@b:!$&'()*+,="),
             ("/", "/"),
         ] {
             assert_eq!(spelled(path), expected, "{path}");
@@ -105,7 +185,11 @@ mod tests {
             "//pay",
             "/PAY",
             "/pay;a=1",
+            "/pay%3Ba=1",
             "/a%2Fb",
+            "/a%5Cb",
+            "/a%25b",
+            "/a%3Fb",
             "/100%",
             "/%zz",
             "/%4",
@@ -116,5 +200,61 @@ mod tests {
         ] {
             assert_eq!(spelled(path), path, "{path}");
         }
+    }
+
+    #[test]
+    fn a_pattern_keeps_its_braces() {
+        assert_eq!(spelled_pattern("/caf\u{e9}/{id}/{*rest}"), "/caf%C3%A9/{id}/{*rest}");
+    }
+
+    #[test]
+    fn only_steps_are_taken_and_all_else_is_as_it_came() {
+        for (path, expected) in [
+            ("/../pay", "/pay"),
+            ("/x/%2e%2e/%70ay", "/%70ay"),
+            ("/a/..", "/"),
+            ("/a/b/./..", "/a/"),
+            ("/a//../b", "/a/b"),
+            ("/...", "/..."),
+            ("/..;/a", "/..;/a"),
+            ("*", "*"),
+            ("", ""),
+        ] {
+            assert_eq!(resolved(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn steps_that_only_some_services_see_are_noticed() {
+        for path in ["/x/..;/pay", "/..%2Fpay", "/..%5Cpay", "/.%3Bx/pay", "/x%2F..", "/..;a=1"] {
+            assert!(has_hidden_steps(&spelled(path)), "{path}");
+        }
+        for path in ["/x/../pay", "/a..b", "/...", "/.well-known", "/a;..", "/a%2Fb.c", "/"] {
+            assert!(!has_hidden_steps(&spelled(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_laxest_reading_drops_what_some_services_drop() {
+        for path in [
+            "/pay/",
+            "//pay",
+            "/PAY",
+            "/pay;v=1",
+            "/pay%2F",
+            "/;x/pay",
+            "/pay%3Bx",
+            "/%2Fpay",
+            "/pay%5C",
+            "/pay.",
+            "/pay.json",
+            "/pay%00.x",
+            "/pay%20",
+        ] {
+            assert_eq!(laxest(path).as_deref(), Some("/pay"), "{path}");
+        }
+        assert_eq!(laxest("/Orders/{orderId}/"), Some("/orders/{orderId}".into()));
+        assert_eq!(laxest("/CAF%C3%A9"), Some("/caf%C3%A9".into()));
+        assert_eq!((laxest("/pay"), laxest("/")), (None, None));
     }
 }

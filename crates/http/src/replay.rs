@@ -8,7 +8,8 @@ use http::Response;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use onlyonce_core::Clock;
 
-use crate::body::ResponseBody;
+use crate::body::{InMemory, ResponseBody};
+use crate::headers;
 use crate::key::IDEMPOTENCY_KEY;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -19,13 +20,15 @@ const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
 /// The stored answer with the marks of a replay.
 pub(crate) fn answer<R>(
-    response: Response<Bytes>,
+    mut response: Response<Bytes>,
     trailers: Option<HeaderMap>,
     echo: Option<HeaderValue>,
     expires_in: Duration,
     clock: &dyn Clock,
 ) -> Response<ResponseBody<R>> {
-    let mut response = response.map(|bytes| ResponseBody::full(bytes, trailers));
+    let trailers = trailers.map(Box::new);
+    headers::announce(response.headers_mut(), trailers.as_deref());
+    let mut response = response.map(|bytes| ResponseBody::full(InMemory { bytes, trailers }));
     mark(response.headers_mut(), echo, Some(expires_in), clock);
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     response

@@ -9,7 +9,7 @@ use http::request::Parts;
 use matchit::Router;
 use onlyonce_core::{Idempotency, InputError, OnLapse};
 
-use crate::options::Options;
+use crate::options::{MissingKey, Options};
 use crate::path;
 
 /// Options together with the engine that follows their settings.
@@ -37,11 +37,19 @@ impl Route {
         }
         Ok(Self { options, once, label })
     }
+
+    /// Whether nothing passes without a key or a token.
+    fn is_demanding(&self) -> bool {
+        self.options.token.is_some() || self.options.missing_key == MissingKey::Reject
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Routes {
     declared: HashMap<Method, Router<Arc<Route>>>,
+    labelled: HashMap<Arc<str>, Arc<Route>>,
+    /// The same by the laxest reading of their patterns.
+    lax: HashMap<Method, Router<Arc<Route>>>,
     default: Arc<Route>,
     methods: Vec<Method>,
 }
@@ -49,7 +57,8 @@ pub(crate) struct Routes {
 impl Routes {
     pub(crate) fn new(default: Route, methods: Vec<Method>) -> Result<Self, InputError> {
         methods.iter().try_for_each(check_method)?;
-        Ok(Self { declared: HashMap::new(), default: Arc::new(default), methods })
+        let (declared, lax, labelled) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Ok(Self { declared, lax, labelled, default: Arc::new(default), methods })
     }
 
     /// Declares options for a pattern such as `POST /orders/{id}/payment`.
@@ -70,12 +79,33 @@ impl Routes {
         if path.split('/').any(|segment| segment.starts_with([':', '*'])) {
             return Err(wrong("must write parameters in braces, as axum does: {id} or {*rest}"));
         }
-        let route = Route::new(once, options, Some(pattern.into()))
+        let label: Arc<str> = pattern.into();
+        let route = Route::new(once, options, Some(Arc::clone(&label)))
             .map_err(|cause| wrong(&format!("is wrong: {cause}")))?;
+        let (route, path) = (Arc::new(route), path::spelled_pattern(path));
+        // Of two that are read alike the first is found; by its own spelling each is.
+        let lax = path::laxest(&path).unwrap_or_else(|| path.to_string());
+        let _ = self.lax.entry(method.clone()).or_default().insert(lax, Arc::clone(&route));
         let routes = self.declared.entry(method).or_default();
         routes
-            .insert(path::spelled(path), Arc::new(route))
-            .map_err(|cause| wrong(&format!("can't be declared: {cause}")))
+            .insert(path, Arc::clone(&route))
+            .map_err(|cause| wrong(&format!("can't be declared: {cause}")))?;
+        self.labelled.insert(label, route);
+        Ok(())
+    }
+
+    /// The route that calls fall under now whose records have this label. Others may have been declared when they were made.
+    pub(crate) fn of_label(&self, label: &str) -> &Arc<Route> {
+        let by_path = || {
+            let (method, path) = label.split_once(' ')?;
+            self.named(&Method::from_bytes(method.as_bytes()).ok()?, path)
+        };
+        self.labelled.get(label).or_else(by_path).unwrap_or(&self.default)
+    }
+
+    /// What holds where no route is declared.
+    pub(crate) fn usual(&self) -> &Arc<Route> {
+        &self.default
     }
 
     /// The route of a request, or `None` if it is passed on untouched.
@@ -85,11 +115,21 @@ impl Routes {
 
     /// The route of a call of this method and path, or `None` if such calls are passed on untouched.
     pub(crate) fn named(&self, method: &Method, path: &str) -> Option<&Arc<Route>> {
-        match self.declared.get(method).and_then(|routes| routes.at(path).ok()) {
-            Some(found) => Some(found.value),
-            None => self.methods.contains(method).then_some(&self.default),
+        let found = self.declared.get(method).and_then(|routes| routes.at(path).ok());
+        // A service that reads the path more laxly than it is spelled would else be reached past the rules of the route.
+        let lax = || self.lax.get(method).and_then(|routes| at(routes, &path::laxest(path)?));
+        let of_method = || self.methods.contains(method).then_some(&self.default);
+        match found {
+            // It is meant for this path, or asks for as much as any other could.
+            Some(found) if found.params.is_empty() || found.value.is_demanding() => Some(found.value),
+            Some(found) => lax().filter(|lax| lax.is_demanding()).or(Some(found.value)),
+            None => lax().or_else(of_method),
         }
     }
+}
+
+fn at<'a>(routes: &'a Router<Arc<Route>>, path: &str) -> Option<&'a Arc<Route>> {
+    routes.at(path).ok().map(|found| found.value)
 }
 
 fn check_method(method: &Method) -> Result<(), InputError> {

@@ -1,26 +1,50 @@
 //! On whose behalf a request is made.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use http::header::HeaderName;
 use http::request::Parts;
-use onlyonce_core::Scope;
+use onlyonce_core::{InputError, Scope};
 
-/// What is known of the caller of a request.
+use crate::problem::{Problem, ProblemKind};
+
+/// What is known of the caller of a request. Reasons are told to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Caller {
     /// The caller, as authenticated.
     Known(Scope),
-    /// The request does not say who calls: 400.
-    Absent,
-    /// The request shows credentials that do not hold: 401, never the same as absent.
-    Denied,
+    /// The request does not say who calls, and this is what is missing or unclear: 400.
+    Absent(Cow<'static, str>),
+    /// The request shows credentials that do not hold, for this reason: 401, never the same as absent.
+    Denied(Cow<'static, str>),
+}
+
+impl Caller {
+    /// The scope of a caller that is asked for once.
+    pub(crate) fn take(&mut self) -> Result<Scope, Problem> {
+        std::mem::replace(self, Self::Absent("it was asked for before".into())).scope()
+    }
+
+    pub(crate) fn scope(self) -> Result<Scope, Problem> {
+        match self {
+            Self::Known(scope) => Ok(scope),
+            Self::Absent(why) => Err(Problem::new(ProblemKind::ScopeMissing).because(why)),
+            Self::Denied(why) => Err(Problem::new(ProblemKind::ScopeDenied).because(why)),
+        }
+    }
 }
 
 impl From<Option<Scope>> for Caller {
     fn from(scope: Option<Scope>) -> Self {
-        scope.map_or(Self::Absent, Self::Known)
+        scope.map_or(Self::Absent("nothing in it does".into()), Self::Known)
+    }
+}
+
+impl From<Result<Scope, InputError>> for Caller {
+    fn from(scope: Result<Scope, InputError>) -> Self {
+        scope.map_or_else(|why| Self::Absent(why.to_string().into()), Self::Known)
     }
 }
 
@@ -55,8 +79,16 @@ impl ScopeFrom {
         let name = HeaderName::from_static(name);
         Self::with(move |parts| {
             let mut values = parts.headers.get_all(&name).iter();
-            let (Some(value), None) = (values.next(), values.next()) else { return Caller::Absent };
-            value.to_str().ok().and_then(|text| Scope::new(text).ok()).into()
+            let why = match (values.next(), values.next()) {
+                (Some(value), None) => match value.to_str() {
+                    Ok("") => "is empty",
+                    Ok(text) => return Scope::new(text).into(),
+                    Err(_) => "is not visible ASCII; send it percent-encoded, or as an id",
+                },
+                (Some(_), Some(_)) => "is there more than once",
+                (None, _) => "is missing",
+            };
+            Caller::Absent(format!("the header {name} {why}").into())
         })
     }
 
@@ -68,9 +100,9 @@ impl ScopeFrom {
                     wanted = std::any::type_name::<T>(),
                     "the request has no such extension; the layer that sets it must be outside of the idempotency layer"
                 );
-                return Caller::Absent;
+                return Caller::Absent("the service did not say who calls".into());
             };
-            Scope::new(&name(found)).ok().into()
+            Scope::new(&name(found)).into()
         })
     }
 

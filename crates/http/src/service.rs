@@ -15,11 +15,14 @@ use crate::body::{RequestBody, ResponseBody};
 use crate::call::{self, Call};
 use crate::endpoints;
 use crate::key::Early;
+use crate::lax;
 use crate::layer::Shared;
+use crate::meter::Meter;
 use crate::options::MissingKey;
 use crate::problem::{Problem, ProblemKind};
 use crate::scope::Caller;
 use crate::stages::OnItsWay;
+use crate::whole::BoxError;
 
 /// A service whose writes are idempotent. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
 #[derive(Debug, Clone)]
@@ -40,9 +43,9 @@ where
     S::Future: Send,
     S::Error: Send,
     B: Body<Data = Bytes> + Send + 'static,
-    B::Error: fmt::Display + Send,
+    B::Error: Into<BoxError>,
     R: Body<Data = Bytes> + Send + 'static,
-    R::Error: fmt::Display + Send,
+    R::Error: Into<BoxError>,
 {
     type Response = Response<ResponseBody<R>>;
     type Error = S::Error;
@@ -63,7 +66,13 @@ where
             let answer = async move { Ok(endpoints::answer(endpoint, &shared, parts).await) };
             return ResponseFuture { way: Way::Own { future: Box::pin(answer) } };
         }
-        let Some(route) = shared.routes.find(&parts) else {
+        let route = shared.routes.find(&parts);
+        if let Some(why) = lax::ambiguity(&shared.routes, &parts, route) {
+            let problem = Problem::new(ProblemKind::RequestAmbiguous).because(why);
+            let route = route.unwrap_or(shared.routes.usual());
+            return ResponseFuture::known(call::refuse(route, &shared, &parts, problem));
+        }
+        let Some(route) = route else {
             let request = Request::from_parts(parts, RequestBody::passed(body));
             return ResponseFuture::passed(inner.call(request));
         };
@@ -74,6 +83,7 @@ where
         };
         let early = match route.options.early(&parts) {
             Ok(Early::Missing) if route.options.missing_key == MissingKey::Pass => {
+                Meter::unkeyed(&shared, route);
                 let request = Request::from_parts(parts, RequestBody::passed(body));
                 return ResponseFuture::passed(inner.call(request));
             }
@@ -82,15 +92,16 @@ where
             Ok(Early::InBody) => None,
             Err(why) => return refuse(ProblemKind::KeyInvalid, Some(why.to_string())),
         };
-        let scope = match shared.scope.find(&parts) {
-            Caller::Known(scope) => Some(scope),
+        let caller = match shared.scope.find(&parts) {
             // A request whose key turns out to be missing needs no scope.
-            Caller::Absent if early.is_none() => None,
-            Caller::Absent => return refuse(ProblemKind::ScopeMissing, None),
-            Caller::Denied => return refuse(ProblemKind::ScopeDenied, None),
+            absent @ Caller::Absent(_) if early.is_none() => absent,
+            caller => match caller.scope() {
+                Ok(scope) => Caller::Known(scope),
+                Err(problem) => return ResponseFuture::known(call::refuse(route, &shared, &parts, problem)),
+            },
         };
         let route = Arc::clone(route);
-        let call = Box::new(Call { route, shared, inner, parts, scope });
+        let call = Box::new(Call { route, shared, inner, parts, caller });
         ResponseFuture::call(OnItsWay::new(call.answer(body, early)))
     }
 }

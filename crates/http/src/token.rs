@@ -1,11 +1,11 @@
 //! Routes whose calls need a one-time token instead of a key.
 
-use form_urlencoded::parse;
 use http::HeaderName;
 use http::request::Parts;
 use onlyonce_core::token::{Token, Tokens};
 
 use crate::key::is_form;
+use crate::pairs;
 
 /// The name of the form field and of the query parameter.
 const FIELD: &str = "_once";
@@ -80,12 +80,10 @@ impl TokenRule {
         }
         let query = parts.uri.query().unwrap_or_default().as_bytes();
         let form = if is_form(&parts.headers) { body } else { &[] };
-        [query, form].into_iter().fold(Found::Nothing, |found, pairs| {
-            parse(pairs).filter(|(name, _)| *name == *self.field).fold(found, |found, (_, value)| match found
-            {
-                Found::Nothing => Found::Token(value),
-                Found::Token(_) | Found::Unclear => Found::Unclear,
-            })
-        })
+        match (pairs::find(query, &self.field), pairs::find(form, &self.field)) {
+            (Ok(None), Ok(None)) => Found::Nothing,
+            (Ok(Some(token)), Ok(None)) | (Ok(None), Ok(Some(token))) => Found::Token(token),
+            _ => Found::Unclear,
+        }
     }
 }

@@ -259,6 +259,10 @@ impl<const T: u32, const W: u32, const S: u32, const B: u32> Shared<T, W, S, B> 
     /// Asks for a new window, unless somebody has got one since `seen`.
     async fn renew(&self, seen: Option<(u64, u64)>) -> Result<(), IdError> {
         let _asking = self.asking.lock().await;
+        // Else it would lease the number that it gave back, or another one, for nobody.
+        if self.ticks.is_closed() {
+            return Err(IdError::Closed);
+        }
         if seen.is_some_and(|seen| seen != self.ticks.window()) {
             return Ok(());
         }
@@ -300,7 +304,7 @@ impl<const T: u32, const W: u32, const S: u32, const B: u32> Shared<T, W, S, B> 
     }
 }
 
-/// Renews the window whenever a third of it has passed, as long as somebody has the generator.
+/// Renews the window whenever a third of it has passed, as long as somebody has the generator and it is not closed.
 async fn keep<const T: u32, const W: u32, const S: u32, const B: u32>(
     shared: std::sync::Weak<Shared<T, W, S, B>>,
     clock: Arc<dyn Clock>,
@@ -312,6 +316,7 @@ async fn keep<const T: u32, const W: u32, const S: u32, const B: u32>(
         let seen = shared.ticks.window();
         match shared.renew(Some(seen)).await {
             Ok(()) => {}
+            Err(IdError::Closed) => return,
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,

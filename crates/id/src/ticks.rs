@@ -55,6 +55,11 @@ impl<const WORKER: u32, const SEQUENCE: u32> Ticks<WORKER, SEQUENCE> {
         (next != CLOSED).then_some((next >> SEQUENCE) + 1)
     }
 
+    /// Whether it was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.next.load(Ordering::Acquire) == CLOSED
+    }
+
     /// Takes up to `most` ticks of one millisecond.
     pub(crate) fn take(&self, now: u64, most: u64) -> Result<Run, IdError> {
         // The window before the counter; see `open`. An old window with a newer counter is harmless: it is checked below.

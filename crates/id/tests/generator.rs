@@ -277,3 +277,28 @@ async fn a_window_is_renewed_at_a_third_and_without_a_renewal_there_are_no_ids()
     time.advance(Duration::from_secs(1));
     ids.next().await.expect("it is back");
 }
+
+/// Its window would be renewed for nobody, and its number taken from those who wait for one.
+#[tokio::test]
+async fn a_closed_generator_never_leases_again() {
+    let time = ManualClock::new();
+    let inner = MemoryGrants::with_clock(time.clone());
+    let grants = Switch { inner, off: Arc::default(), asked: Arc::default() };
+    let ids = Snowflake::builder(Layout::STANDARD, grants.clone()).clock(time.clone());
+    let ids = ids.span(Duration::from_secs(30)).open().await.unwrap();
+    let settle = async || {
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    };
+    settle().await;
+    ids.close().await.unwrap();
+    let asked = grants.asked.load(Ordering::SeqCst);
+    for _ in 0..10 {
+        time.advance(Duration::from_secs(10));
+        settle().await;
+        assert!(matches!(ids.next().await, Err(IdError::Closed)));
+        assert!(matches!(ids.try_next(), Err(IdError::Closed)));
+    }
+    assert_eq!(grants.asked.load(Ordering::SeqCst), asked);
+}

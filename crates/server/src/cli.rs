@@ -24,7 +24,7 @@ Examples:
   onlyonce gateway --help                  all options of the gateway"
 )]
 pub(crate) struct Cli {
-    /// How log lines are written [default: human on a terminal and elsewhere; json for machines].
+    /// How log lines are written, on standard error; RUST_LOG=debug shows more of them.
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Human)]
     pub(crate) log: LogFormat,
 

@@ -24,6 +24,12 @@ pub(crate) fn text(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
+/// Prints beside what was asked for, to standard error.
+pub(crate) fn aside(text: &str) {
+    let mut out = io::stderr().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
 /// Says from now on what went wrong in this form.
 pub(crate) fn speak(format: LogFormat) {
     let _ = FORMAT.set(format);

@@ -7,11 +7,13 @@ use std::time::Duration;
 use onlyonce_core::{Clock, SystemClock};
 use sqlx::{Connection, Pool};
 
+use crate::clock;
 use crate::dialect::{Database, Dialect, Meaning};
 use crate::link::Link;
-use crate::migrate::{self, Schema};
+use crate::migrate::{self, Schema, is_done};
 use crate::open_error::OpenError;
-use crate::place::Place;
+use crate::place::{self, Place};
+use crate::pooled::Pooled;
 use crate::store::{Inner, SqlStore};
 use crate::table::{DEFAULT, Table};
 
@@ -100,7 +102,8 @@ impl<DB: Database> Builder<DB> {
         self
     }
 
-    /// The clock of SQLite, which has none that would do; the machine's own by default. MySQL and PostgreSQL use theirs.
+    /// The clock of SQLite, which has none that would do; the machine's own by default. Its records go by the time that really passes
+    /// ([`Timeline`](onlyonce_core::Timeline)), so that nobody who sets the clock makes them expire. MySQL and PostgreSQL use theirs.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
@@ -130,6 +133,15 @@ impl<DB: Database> Builder<DB> {
         }
     }
 
+    /// Whether the URL names a database of SQLite that ends with the process, and every record with it: for tests.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        match &self.source {
+            Source::Url(url) => DB::is_in_memory(url),
+            Source::Pool(_) => false,
+        }
+    }
+
     /// Connects, looks at the server and at the table.
     ///
     /// # Errors
@@ -140,7 +152,7 @@ impl<DB: Database> Builder<DB> {
             Source::Pool(pool) => pool,
             Source::Url(url) => connect::<DB>(&url, self.max_connections).await?,
         };
-        let mut connection = pool.acquire().await.map_err(OpenError::Connect)?;
+        let mut connection = Pooled::new(pool.acquire().await.map_err(OpenError::Connect)?);
         let look = DB::look(&mut connection).await.map_err(OpenError::Connect)?;
         if let Some(why) = look.unusable {
             return Err(OpenError::Unusable(why));
@@ -152,14 +164,21 @@ impl<DB: Database> Builder<DB> {
             tracing::warn!(database = DB::WORD, %concern, "records may be lost");
         }
         if self.migrate {
-            DB::migrate(&mut connection, &table).await.map_err(OpenError::Migrate)?;
+            // Stopped half-way, it may hold the lock of migrations, for which all others would wait.
+            connection.begin_change();
+            migrate::<DB>(&mut connection, &table).await.map_err(OpenError::Migrate)?;
+            connection.end_change();
         }
         check::<DB>(&mut connection, &table).await?;
+        let time =
+            clock::resume::<DB>(&mut connection, &table, self.clock).await.map_err(OpenError::Connect)?;
         drop(connection);
         let link = Link {
             statements: DB::statements(&table),
-            clock: self.clock,
+            time,
+            table: table.clone(),
             flavour: look.flavour,
+            largest: look.largest,
             patience: self.patience,
             pool: pool.clone(),
         };
@@ -193,7 +212,18 @@ fn options<DB: Dialect>(url: &str) -> Result<<DB::Connection as Connection>::Opt
         let schemes = DB::PREFIXES.join(" or ");
         return Err(OpenError::Url(format!("a URL of {} begins with {schemes}", DB::WORD)));
     }
-    DB::options(url).map_err(OpenError::Connect)
+    place::unknown::<DB>(url).map_err(OpenError::Url)?;
+    DB::options(url).map_err(|cause| match cause {
+        sqlx::Error::Configuration(why) => {
+            OpenError::Url(format!("the URL of {} can't be read: {why}", DB::WORD))
+        }
+        other => OpenError::Connect(other),
+    })
+}
+
+/// Without any lock where nothing is missing.
+async fn migrate<DB: Dialect>(connection: &mut DB::Connection, table: &Table) -> Result<(), sqlx::Error> {
+    if is_done::<DB>(connection, table).await? { Ok(()) } else { DB::migrate(connection, table).await }
 }
 
 /// What happens to who connects.

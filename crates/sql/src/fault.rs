@@ -47,6 +47,8 @@ pub(crate) fn during<DB: Dialect>(call: &'static str, when: When, cause: sqlx::E
     let meaning = DB::meaning(&cause);
     let kind = match (&cause, meaning) {
         (sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed, _) => ErrorKind::Unavailable,
+        // A server that was writable when the call began will be so again, or another one in its place: an end is not given up for it.
+        (_, Meaning::NoTable | Meaning::ReadOnly) if call == "settle" => ErrorKind::Unavailable,
         (_, Meaning::NoTable | Meaning::ReadOnly | Meaning::TooLarge | Meaning::Constraint) => {
             ErrorKind::Rejected
         }
@@ -54,8 +56,10 @@ pub(crate) fn during<DB: Dialect>(call: &'static str, when: When, cause: sqlx::E
         (sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_), _) => ErrorKind::Corrupt,
         // What the server says no to, it has not done.
         (sqlx::Error::Database(_), Meaning::Other) => ErrorKind::Unavailable,
-        (_, Meaning::Gone | Meaning::Other) if when == When::Before => ErrorKind::Unavailable,
-        (_, Meaning::Gone | Meaning::Other) => ErrorKind::Ambiguous,
+        (_, Meaning::Gone | Meaning::Stopped | Meaning::Other) if when == When::Before => {
+            ErrorKind::Unavailable
+        }
+        (_, Meaning::Gone | Meaning::Stopped | Meaning::Other) => ErrorKind::Ambiguous,
     };
     let hint = hint::<DB>(&cause, meaning);
     StoreError::new(kind, DB::WORD, call, Fault { hint, cause })
@@ -88,6 +92,7 @@ fn hint<DB: Dialect>(cause: &sqlx::Error, meaning: Meaning) -> String {
         }
         (_, Meaning::Locked) => "others hold the row for longer than we wait".into(),
         (_, Meaning::GaveWay) => "the transaction had to give way to another one; it may be repeated".into(),
+        (_, Meaning::Stopped) => "somebody stopped the statement; it may be repeated".into(),
         (_, Meaning::TooLarge) => {
             "the answer is larger than the server takes: store less, or raise its limit (max_allowed_packet)".into()
         }

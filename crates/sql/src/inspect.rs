@@ -2,37 +2,55 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use onlyonce_core::{Cursor, ErrorKind, Filter, Inspect, Listed, Page, RecordId, StateKind, StoreError};
+use onlyonce_core::{
+    Cursor, ErrorKind, Filter, Inspect, Listed, Page, RecordId, StateKind, StoreError, Unresolved,
+};
 
 use crate::dialect::Database;
-use crate::link::read;
-use crate::row::Found;
-use crate::statements::{COMPLETED, RELEASED, RUNNING, placed};
+use crate::row;
+use crate::statements::{COMPLETED, RELEASED, RUNNING, UNKNOWN, placed};
 use crate::store::SqlStore;
 use crate::value::Value;
 
 /// The most records of one page.
 const LONGEST: u32 = 10_000;
 
+/// Rows that were read: those that can be understood, how many there were, and the id of the last.
+struct Rows {
+    records: Vec<Listed>,
+    count: usize,
+    last: Option<RecordId>,
+}
+
 impl<DB: Database> SqlStore<DB> {
+    /// What is no record is left out, with a warning: one damaged row must not hide all others.
     async fn listed(
         &self,
         call: &'static str,
         more: &str,
         arguments: Vec<Value>,
-    ) -> Result<Vec<Listed>, StoreError> {
+    ) -> Result<Rows, StoreError> {
         let link = self.link();
         let now = DB::NOW.unwrap_or("{now}");
         let sql = format!("{} {}", link.statements.list_template, more.replace("{now}", now));
         let rows = link.rows(call, &placed::<DB>(&sql), arguments).await?;
-        rows.iter().map(|row| read::<DB>(call, row).map(listed)).collect()
+        let mut records = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match link.read(call, row) {
+                Ok(found) => {
+                    records.push(Listed { id: found.id, snapshot: found.record.snapshot(found.now.moment) })
+                }
+                Err(error) => {
+                    let id = row::id_of::<DB>(row).map_or_else(|| "?".to_owned(), |id| id.to_string());
+                    tracing::warn!(id, error = &error as &dyn std::error::Error, "a record can't be read");
+                }
+            }
+        }
+        Ok(Rows { records, count: rows.len(), last: rows.last().and_then(row::id_of::<DB>) })
     }
-}
-
-fn listed(found: Found) -> Listed {
-    Listed { id: found.id, snapshot: found.record.snapshot(found.now.moment) }
 }
 
 /// The condition of a state, by the clock of the server.
@@ -65,6 +83,10 @@ impl<DB: Database> Inspect for SqlStore<DB> {
         if let Some(scope) = &filter.scope {
             with("scope_hash =", Value::bytes(scope.as_bytes()));
         }
+        if let Some(ids) = &filter.ids {
+            with("id >=", Value::bytes(ids.start().as_bytes()));
+            with("id <=", Value::bytes(ids.end().as_bytes()));
+        }
         if let Some(after) = after {
             let id: RecordId = after.0.parse().map_err(|_| {
                 StoreError::new(ErrorKind::Rejected, DB::WORD, "list", "the cursor is not one of this store")
@@ -73,10 +95,10 @@ impl<DB: Database> Inspect for SqlStore<DB> {
         }
         let limit = limit.clamp(1, LONGEST);
         arguments.push(Value::Int(limit.into()));
-        let _ = write!(sql, " ORDER BY id LIMIT ${}", arguments.len());
-        let records = self.listed("list", &sql, arguments).await?;
-        let full = records.len() == limit as usize;
-        let next = records.last().filter(|_| full).map(|last| Cursor(last.id.to_string()));
+        // An id of another length is no place to go on from, and no call ever asks for it.
+        let _ = write!(sql, " AND LENGTH(id) = 32 ORDER BY id LIMIT ${}", arguments.len());
+        let Rows { records, count, last } = self.listed("list", &sql, arguments).await?;
+        let next = last.filter(|_| count == limit as usize).map(|last| Cursor(last.to_string()));
         Ok(Page { records, next })
     }
 
@@ -91,7 +113,11 @@ impl<DB: Database> Inspect for SqlStore<DB> {
                 RUNNING => StateKind::Running,
                 COMPLETED => StateKind::Completed,
                 RELEASED => StateKind::Released,
-                _ => StateKind::Lapsed,
+                UNKNOWN => StateKind::Lapsed,
+                status => {
+                    tracing::warn!(status, "records have a status that this release does not know");
+                    continue;
+                }
             };
             *counts.entry(state).or_default() += read(1)?.unsigned_abs();
         }
@@ -99,7 +125,37 @@ impl<DB: Database> Inspect for SqlStore<DB> {
     }
 
     async fn lapsed(&self, limit: u32) -> Result<Vec<Listed>, StoreError> {
-        let sql = format!("AND status <> 1{LAPSED} ORDER BY created_at, id LIMIT $1");
-        self.listed("lapsed", &sql, vec![Value::Int(limit.clamp(1, LONGEST).into())]).await
+        let sql = format!("AND status <> 1{LAPSED} ORDER BY created_at, id LIMIT $1 OFFSET $2");
+        let (limit, mut passed) = (limit.clamp(1, LONGEST) as usize, 0);
+        let mut lapsed = Vec::new();
+        // Again for those that can't be read, so that the oldest of them do not hide the others.
+        loop {
+            let wanted = limit - lapsed.len();
+            let arguments =
+                [wanted, passed].map(|number| Value::Int(i64::try_from(number).unwrap_or(i64::MAX)));
+            let Rows { records, count, .. } = self.listed("lapsed", &sql, arguments.into()).await?;
+            lapsed.extend(records);
+            passed += count;
+            if count < wanted || lapsed.len() >= limit {
+                return Ok(lapsed);
+            }
+        }
+    }
+
+    async fn unresolved(&self, limit: u32) -> Result<Unresolved, StoreError> {
+        let link = self.link();
+        let now = DB::NOW.unwrap_or("{now}");
+        // There may be many released records: an index that begins with the status leaves them out.
+        let sql =
+            format!("{} AND status <> 1 AND status IN (0, 3){LAPSED}", link.statements.unresolved_template);
+        let sql = sql.replace("{now}", now) + " ORDER BY created_at LIMIT $1) AS lapsed";
+        let arguments = vec![Value::Int(limit.clamp(1, LONGEST).into())];
+        let rows = link.rows("unresolved", &placed::<DB>(&sql), arguments).await?;
+        let row = rows.first().ok_or_else(|| StoreError::corrupt(DB::WORD, "unresolved", "no row"))?;
+        let read =
+            |column| DB::int(row, column).map_err(|cause| StoreError::corrupt(DB::WORD, "unresolved", cause));
+        let (count, silent, age) = (read(0)?.unsigned_abs(), read(1)?.unsigned_abs(), read(2)?);
+        let oldest = (count > 0).then(|| Duration::from_micros(u64::try_from(age).unwrap_or_default()));
+        Ok(Unresolved { count, silent, oldest })
     }
 }

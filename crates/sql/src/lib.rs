@@ -24,6 +24,7 @@
 )]
 
 mod builder;
+mod clock;
 mod concern;
 mod crash;
 mod dialect;
@@ -37,6 +38,7 @@ mod migrate;
 mod open_error;
 pub mod outbox;
 mod place;
+mod pooled;
 mod row;
 mod statements;
 mod store;

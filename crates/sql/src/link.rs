@@ -1,9 +1,8 @@
 //! The way to the database: a connection, a statement, an answer in time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce_core::{Clock, Snapshot, StoreError};
+use onlyonce_core::{Snapshot, StoreError, Timeline};
 use sqlx::Pool;
 use sqlx::pool::PoolConnection;
 
@@ -11,6 +10,7 @@ use crate::dialect::{Dialect, Done, Flavour};
 use crate::fault::{self, Fault, When};
 use crate::row::{self, Found, Unread};
 use crate::statements::{Statement, Statements};
+use crate::table::Table;
 use crate::value::Value;
 
 /// What every call needs.
@@ -18,8 +18,12 @@ use crate::value::Value;
 pub(crate) struct Link<DB: Dialect> {
     pub(crate) pool: Pool<DB>,
     pub(crate) statements: Statements,
-    pub(crate) clock: Arc<dyn Clock>,
+    /// The time of the records, where the database has no clock that would do.
+    pub(crate) time: Timeline,
+    pub(crate) table: Table,
     pub(crate) flavour: Flavour,
+    /// The largest message that the server takes, where it has a limit of its own.
+    pub(crate) largest: Option<usize>,
     /// How long a statement may take.
     pub(crate) patience: Duration,
 }
@@ -32,7 +36,10 @@ impl<DB: Dialect> Link<DB> {
     /// The arguments, with the time where the statement wants to be told.
     pub(crate) fn timed(&self, statement: &Statement, mut arguments: Vec<Value>) -> Vec<Value> {
         if statement.timed {
-            arguments.push(Value::Int(i64::try_from(self.clock.wall_micros()).unwrap_or(i64::MAX)));
+            arguments.push(row::micros(self.time.now()));
+        }
+        if statement.held {
+            arguments.push(row::micros(self.time.stepped()));
         }
         arguments
     }
@@ -93,15 +100,20 @@ impl<DB: Dialect> Link<DB> {
         id: &onlyonce_core::RecordId,
     ) -> Result<Option<Found>, StoreError> {
         let rows = self.rows(call, &self.statements.select, vec![row::id(id)]).await?;
-        rows.first().map(|row| read::<DB>(call, row)).transpose()
+        rows.first().map(|row| self.read(call, row)).transpose()
     }
-}
 
-pub(crate) fn read<DB: Dialect>(call: &'static str, row: &DB::Row) -> Result<Found, StoreError> {
-    row::read::<DB>(row).map_err(|unread| match unread {
-        Unread::Driver(cause) => StoreError::corrupt(DB::WORD, call, Fault::unread(cause)),
-        Unread::Damaged(damaged) => StoreError::corrupt(DB::WORD, call, damaged),
-    })
+    /// The record of a row, as it is kept.
+    pub(crate) fn read(&self, call: &'static str, row: &DB::Row) -> Result<Found, StoreError> {
+        let found = row::read::<DB>(row).map_err(|unread| match unread {
+            Unread::Driver(cause) => StoreError::corrupt(DB::WORD, call, Fault::unread(cause)),
+            Unread::Damaged(damaged) => StoreError::corrupt(DB::WORD, call, damaged),
+        })?;
+        Ok(match DB::NOW {
+            Some(_) => found,
+            None => Found { record: found.record.kept_since(self.time.stepped()), ..found },
+        })
+    }
 }
 
 /// The record as others may see it; an expired one is absent.

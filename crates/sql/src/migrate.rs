@@ -27,6 +27,38 @@ pub(crate) async fn schema<DB: Dialect>(
     }
 }
 
+/// Whether there is nothing to migrate. Asked before any lock is taken: a start must not wait for the transactions of others, nor let theirs
+/// wait for it.
+pub(crate) async fn is_done<DB: Dialect>(
+    connection: &mut DB::Connection,
+    table: &Table,
+) -> Result<bool, sqlx::Error> {
+    Ok(
+        matches!(schema::<DB>(connection, table).await?, Schema::At(version) if version >= DB::MIGRATIONS.len()),
+    )
+}
+
+/// Whether all tables and indexes that a shipped file creates are there, by the catalogue. `CREATE INDEX IF NOT EXISTS` waits for every
+/// writer of its table before it looks, and lets all others wait behind it.
+pub(crate) async fn is_made<DB: Dialect>(
+    connection: &mut DB::Connection,
+    file: &str,
+) -> Result<bool, sqlx::Error> {
+    let names = created(file);
+    let list: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+    let sql = safe(DB::CATALOGUE.replace("{names}", &list.join(", ")));
+    let rows = DB::rows(connection, sql, Vec::new()).await?;
+    let found = rows.first().map(|row| DB::int(row, 0)).transpose()?;
+    Ok(found.and_then(|found| usize::try_from(found).ok()) == Some(names.len()))
+}
+
+/// The names that follow `TABLE IF NOT EXISTS` and `INDEX IF NOT EXISTS`.
+fn created(file: &str) -> Vec<&str> {
+    let words: Vec<&str> = file.split_whitespace().collect();
+    let creates = |words: &&[&str]| matches!(words, ["TABLE" | "INDEX", "IF", "NOT", "EXISTS", _]);
+    words.windows(5).filter(creates).map(|words| words[4]).collect()
+}
+
 /// Applies what is missing, in order.
 pub(crate) async fn missing<DB: Dialect>(
     connection: &mut DB::Connection,
@@ -49,4 +81,21 @@ pub(crate) async fn missing<DB: Dialect>(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_creates_is_read_from_it() {
+        let outbox = include_str!("../migrations/postgres/outbox.sql");
+        assert!(
+            created(outbox).starts_with(&["onlyonce_outbox", "onlyonce_outbox_due"]),
+            "{:?}",
+            created(outbox)
+        );
+        let guards = include_str!("../migrations/mysql/guards.sql");
+        assert_eq!(created(guards), ["onlyonce_dedup", "onlyonce_sequence"]);
+    }
 }

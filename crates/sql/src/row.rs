@@ -22,6 +22,8 @@ const LONGEST: Duration = Duration::from_secs(200 * 366 * 24 * 3600);
 pub(crate) struct Found {
     pub(crate) id: RecordId,
     pub(crate) record: Record,
+    /// When it expires, as it is stored: a clock that was set may prolong that.
+    pub(crate) stored_expires: Moment,
     pub(crate) now: Now,
 }
 
@@ -83,18 +85,25 @@ pub(crate) fn read<DB: Dialect>(row: &DB::Row) -> Result<Found, Unread> {
         expires: moment(int(15)?),
     };
     let id = RecordId::from_bytes(exactly(&bytes(0)?)?);
-    Ok(Found { id, record, now: Now { moment: now, fence_floor: Fence(now.as_micros()) } })
+    let stored_expires = record.expires;
+    Ok(Found { id, record, stored_expires, now: Now { moment: now, fence_floor: Fence(now.as_micros()) } })
+}
+
+/// The id alone, of a row of which perhaps nothing else can be read.
+pub(crate) fn id_of<DB: Dialect>(row: &DB::Row) -> Option<RecordId> {
+    let id = DB::bytes(row, 0).ok().flatten()?;
+    Some(RecordId::from_bytes(exactly(&id).ok()?))
 }
 
 fn exactly<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Damaged> {
     bytes.try_into().map_err(|_| Damaged("a digest has another length than it should"))
 }
 
-fn moment(micros: i64) -> Moment {
+pub(crate) fn moment(micros: i64) -> Moment {
     Moment::from_micros(micros.unsigned_abs())
 }
 
-fn micros(moment: Moment) -> Value {
+pub(crate) fn micros(moment: Moment) -> Value {
     Value::Int(i64::try_from(moment.as_micros()).unwrap_or(i64::MAX))
 }
 
@@ -125,8 +134,9 @@ pub(crate) fn insert(record: &RecordId, claim: &Claim) -> Vec<Value> {
     ]
 }
 
-/// The arguments of a compare-and-set from one record to the next.
-pub(crate) fn take(record: &RecordId, old: &Record, new: &Record) -> Vec<Value> {
+/// The arguments of a compare-and-set from what was found to the next record.
+pub(crate) fn take(found: &Found, new: &Record) -> Vec<Value> {
+    let old = &found.record;
     let over = match new.over {
         Over::Nothing => 0,
         Over::Released => 1,
@@ -145,11 +155,11 @@ pub(crate) fn take(record: &RecordId, old: &Record, new: &Record) -> Vec<Value> 
         micros(new.lease_until),
         micros(new.created),
         micros(new.expires),
-        id(record),
+        id(&found.id),
         Value::Int(fence(old.fence)),
         Value::Int(status(old.settled.as_ref().map(|(verdict, _)| verdict))),
         micros(old.lease_until),
-        micros(old.expires),
+        micros(found.stored_expires),
     ]
 }
 

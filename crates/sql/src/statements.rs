@@ -22,7 +22,12 @@ const COLUMNS: &str = "id, hash_rules{wide}, hash, route, key_hash, scope_hash, 
                        began_over{wide}, status{wide}, settled_at, answer, lease_until, created_at, expires_at, {now}";
 
 /// Counts as absent.
-const EXPIRED: &str = "(expires_at <= {now} AND (status <> 0 OR lease_until <= {now}))";
+const EXPIRED: &str = "(expires_at <= {now} AND (status <> 0 OR lease_until <= {now}){held})";
+
+/// The rest of it where a clock that is set may prolong the life of a record; see `Record::kept_since`.
+const HELD: &str =
+    " AND ({written} >= {stepped} OR {now} - MIN({stepped}, expires_at) >= expires_at - {written})";
+const WRITTEN: &str = "CASE status WHEN 0 THEN created_at ELSE settled_at END";
 
 /// Every statement that a call needs, ready to be run.
 #[derive(Debug)]
@@ -42,6 +47,8 @@ pub struct Statements {
     pub(crate) count: Statement,
     /// For listings, whose conditions differ.
     pub(crate) list_template: String,
+    /// Open at its end: a condition, an order and a limit follow.
+    pub(crate) unresolved_template: String,
     pub(crate) delete_template: String,
     pub(crate) table: String,
 }
@@ -64,7 +71,9 @@ pub(crate) struct Parts {
 impl Statements {
     pub(crate) fn new<DB: Dialect>(table: &Table, parts: &Parts) -> Self {
         let template = |sql: &str| {
-            let sql = sql.replace("{expired}", EXPIRED).replace("{table}", &table.to_string());
+            let held = if DB::NOW.is_none() { HELD.replace("{written}", WRITTEN) } else { String::new() };
+            let sql = sql.replace("{expired}", EXPIRED).replace("{held}", &held);
+            let sql = sql.replace("{table}", &table.to_string());
             let sql = sql.replace("{columns}", COLUMNS).replace("{wake}", &parts.wake);
             let sql = sql.replace("{wide}", DB::WIDE);
             match DB::NOW {
@@ -108,17 +117,22 @@ impl Statements {
                  FROM {table} WHERE NOT {expired} GROUP BY 1",
             ),
             list_template: template(list),
+            unresolved_template: template(
+                "SELECT COUNT(*), COUNT(CASE WHEN status = 0 THEN 1 END), COALESCE({now} - MIN(created_at), 0){wide} \
+                 FROM (SELECT status, created_at FROM {table} WHERE NOT {expired}",
+            ),
             delete_template: template("DELETE FROM {table} WHERE {expired} AND id IN "),
             table: table.to_string(),
         }
     }
 }
 
-/// A statement, and whether it wants to be told the time: where the database has no clock that would do.
+/// A statement, and whether it wants to be told the time, and when the clock was set: where the database has no clock that would do.
 #[derive(Debug, Clone)]
 pub(crate) struct Statement {
     pub(crate) sql: SqlStr,
     pub(crate) timed: bool,
+    pub(crate) held: bool,
 }
 
 /// A template as this database counts its arguments.
@@ -128,10 +142,14 @@ pub(crate) fn placed<DB: Dialect>(template: &str) -> Statement {
         places = places.max(place + 1);
         DB::place(sql, place + 1);
     });
-    let timed = sql.contains("{now}");
-    let mut now = String::new();
-    DB::place(&mut now, places + 1);
-    Statement { sql: safe(sql.replace("{now}", &now)), timed }
+    let (timed, held) = (sql.contains("{now}"), sql.contains("{stepped}"));
+    let place = |number| {
+        let mut place = String::new();
+        DB::place(&mut place, number);
+        place
+    };
+    let sql = sql.replace("{now}", &place(places + 1)).replace("{stepped}", &place(places + 2));
+    Statement { sql: safe(sql), timed, held }
 }
 
 /// Our own text: table names were checked, all else is a number, hexadecimal digits, or an argument.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onlyonce_core::machine::{self, Step};
 use onlyonce_core::{
-    AttemptId, Begin, Claim, ErrorKind, Fence, Over, RecordId, Revision, Settled, Settlement, Snapshot,
-    Store, StoreError,
+    Answer, AttemptId, Begin, Claim, ErrorKind, Fence, Over, RecordId, Revision, Settled, Settlement,
+    Snapshot, Store, StoreError, Verdict,
 };
 use sqlx::Pool;
 
@@ -78,6 +78,30 @@ impl<DB: Database> SqlStore<DB> {
         &self.inner.link.pool
     }
 
+    /// The largest answer that the server takes, in bytes, where that is a setting of the server (`max_allowed_packet` of MySQL): its
+    /// record goes with it.
+    #[must_use]
+    pub fn max_answer_bytes(&self) -> Option<usize> {
+        self.inner.link.largest.map(|largest| largest.saturating_sub(64 << 10))
+    }
+
+    /// Refuses an answer that does not fit into a message to the server, which would close the connection without a reason.
+    pub(crate) fn check_size(&self, how: &Settlement) -> Result<(), StoreError> {
+        let (Verdict::Completed(Answer(bytes)) | Verdict::Unknown(Answer(bytes))) = &how.verdict else {
+            return Ok(());
+        };
+        match self.max_answer_bytes() {
+            Some(most) if bytes.len() > most => {
+                let why = format!(
+                    "the answer has {} bytes, and the server takes {most}: store less, or raise its max_allowed_packet",
+                    bytes.len()
+                );
+                Err(StoreError::new(ErrorKind::Rejected, DB::WORD, "settle", why))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn link(&self) -> &Link<DB> {
         &self.inner.link
     }
@@ -89,7 +113,7 @@ impl<DB: Database> SqlStore<DB> {
         match machine::begin(Some(&found.record), claim, found.now) {
             Step::Keep(begun) => Ok(Some(begun)),
             Step::Write(next, begun) => {
-                let arguments = row::take(id, &found.record, &next);
+                let arguments = row::take(&found, &next);
                 let taken = link.run("begin", &link.statements.take, arguments).await?;
                 Ok((taken.rows == 1).then_some(begun))
             }
@@ -160,6 +184,7 @@ impl<DB: Database> Store for SqlStore<DB> {
         attempt: &AttemptId,
         how: &Settlement,
     ) -> Result<Settled, StoreError> {
+        self.check_size(how)?;
         let link = self.link();
         let settled = link.run("settle", &link.statements.settle, row::settle(id, attempt, how)).await?;
         if settled.rows == 1 {

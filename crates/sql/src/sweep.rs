@@ -1,10 +1,12 @@
 //! Removing expired records: in small transactions, by primary key, beside any number of others who do the same.
 
-use onlyonce_core::StoreError;
+use onlyonce_core::{Moment, StoreError};
 use sqlx::Connection as _;
 
+use crate::clock;
 use crate::dialect::{Database, Dialect};
 use crate::link::Link;
+use crate::pooled::Pooled;
 use crate::statements::safe;
 use crate::store::SqlStore;
 use crate::value::Value;
@@ -51,6 +53,7 @@ impl<DB: Database> SqlStore<DB> {
 
 /// Removes at most `limit` expired records.
 pub(crate) async fn batch<DB: Dialect>(link: &Link<DB>, limit: u32) -> Result<u32, StoreError> {
+    keep_time(link).await?;
     let mut removed = 0;
     while removed < limit {
         let wanted = BATCH.min(limit - removed);
@@ -63,8 +66,21 @@ pub(crate) async fn batch<DB: Dialect>(link: &Link<DB>, limit: u32) -> Result<u3
     Ok(removed)
 }
 
-async fn one_transaction<DB: Dialect>(link: &Link<DB>, limit: u32) -> Result<u32, StoreError> {
+/// Notes the time of the records now and then, where that is our business.
+async fn keep_time<DB: Dialect>(link: &Link<DB>) -> Result<(), StoreError> {
+    if DB::NOW.is_some() {
+        return Ok(());
+    }
     let mut connection = link.connection("sweep").await?;
+    let keep =
+        async |connection: &mut DB::Connection| clock::keep::<DB>(connection, &link.table, &link.time).await;
+    link.in_time("sweep", &mut connection, keep).await
+}
+
+async fn one_transaction<DB: Dialect>(link: &Link<DB>, limit: u32) -> Result<u32, StoreError> {
+    // Whoever drops this half-way leaves no open transaction in the pool.
+    let mut connection = Pooled::new(link.connection("sweep").await?);
+    connection.begin_change();
     let sweep = async |connection: &mut DB::Connection| {
         let mut transaction = connection.begin_with(DB::BEGIN).await?;
         let find = &link.statements.expired;
@@ -80,11 +96,17 @@ async fn one_transaction<DB: Dialect>(link: &Link<DB>, limit: u32) -> Result<u32
             transaction.rollback().await?;
             return Ok(0);
         }
-        let now = i64::try_from(link.clock.wall_micros()).unwrap_or(i64::MAX).to_string();
-        let delete = link.statements.delete_template.replace("{now}", &now);
+        let mut delete = link.statements.delete_template.clone();
+        if DB::NOW.is_none() {
+            let written = |moment: Moment| moment.as_micros().to_string();
+            delete = delete.replace("{now}", &written(link.time.now()));
+            delete = delete.replace("{stepped}", &written(link.time.stepped()));
+        }
         let removed = DB::raw(&mut transaction, safe(format!("{delete}{ids})"))).await?;
         transaction.commit().await?;
         Ok(u32::try_from(removed.rows).unwrap_or(u32::MAX))
     };
-    link.in_time("sweep", &mut connection, sweep).await
+    let swept = link.in_time("sweep", connection.connection(), sweep).await?;
+    connection.end_change();
+    Ok(swept)
 }

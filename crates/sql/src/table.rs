@@ -51,6 +51,11 @@ impl Table {
         self.qualified("_migrations")
     }
 
+    /// The table with the time of the records, where the database has no clock that would do.
+    pub(crate) fn clock(&self) -> String {
+        self.qualified("_clock")
+    }
+
     fn qualified(&self, suffix: &str) -> String {
         match &self.schema {
             Some(schema) => format!("{schema}.{}{suffix}", self.name),
@@ -68,7 +73,7 @@ impl Table {
             let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
             let suffix = &rest[..end];
             match suffix {
-                "" | "_migrations" => renamed.push_str(&self.qualified(suffix)),
+                "" | "_migrations" | "_clock" => renamed.push_str(&self.qualified(suffix)),
                 // An index lives in the schema of its table, and may not be told so.
                 _ => renamed.push_str(&format!("{}{suffix}", self.name)),
             }

@@ -105,6 +105,7 @@ impl Drop for Place {
 
 #[cfg(feature = "postgres")]
 mod postgres {
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use onlyonce_core::RecordId;
@@ -126,9 +127,21 @@ mod postgres {
         })
     }
 
+    /// The end of listening, also with its runtime: who waits must not rely on it, and the next one starts it anew.
+    struct Deaf(Wakes);
+
+    impl Drop for Deaf {
+        fn drop(&mut self) {
+            self.0.0.started.store(false, Ordering::Release);
+            self.0.listens(false);
+        }
+    }
+
     async fn work(wakes: Wakes, pool: Pool<Postgres>, channel: String) {
+        let deaf_in_the_end = Deaf(wakes);
+        let wakes = &deaf_in_the_end.0;
         while wakes.is_needed() && !pool.is_closed() {
-            if let Err(error) = hear(&wakes, &pool, &channel).await {
+            if let Err(error) = hear(wakes, &pool, &channel).await {
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
                     "not listening; waiting calls look instead"

@@ -1,11 +1,14 @@
-//! A server of its own, because how it writes its binary log is settled when it starts.
-#![cfg(feature = "mysql")]
+//! A server of its own: how it writes its binary log is settled when it starts, and a lock of all commits would meet other tests.
+#![cfg(all(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
+mod common;
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use onlyonce_sql::{MySqlStore, OpenError};
+use common::No;
+use onlyonce_sql::{InTransaction as _, MySql, MySqlStore, OpenError, Tx};
 use sqlx::{Connection as _, MySqlConnection};
 
 /// A MariaDB that ends with its handle.
@@ -83,4 +86,60 @@ async fn a_binary_log_by_statement_is_refused_and_said() {
     let mut connection = MySqlConnection::connect(&server.url).await.unwrap();
     sqlx::query("SET GLOBAL binlog_format = 'MIXED'").execute(&mut connection).await.unwrap();
     open().await.unwrap();
+}
+
+/// Somebody stops a COMMIT that waits. What became of it is found out, and the connection is as good as before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_commit_leaves_no_mark_on_its_connection() {
+    let server = MariaDb::start(&[]).await;
+    let store = MySqlStore::builder(&*server.url).migrate().max_connections(1).open().await.unwrap();
+    let pool = store.pool().clone();
+    sqlx::query("CREATE TABLE effects (name INT)").execute(&pool).await.unwrap();
+    let id: i64 =
+        sqlx::query_scalar("SELECT CAST(CONNECTION_ID() AS SIGNED)").fetch_one(&pool).await.unwrap();
+    let once = store.same_transaction().build().unwrap();
+    let mut other = MySqlConnection::connect(&server.url).await.unwrap();
+    let (locked, lock) = tokio::sync::oneshot::channel::<()>();
+    let (tell, told) = tokio::sync::oneshot::channel::<()>();
+    let call = tokio::spawn(once.call("pay", "k").in_transaction(move |mut tx: Tx<MySql>| async move {
+        sqlx::query("INSERT INTO effects VALUES (1)").execute(&mut *tx).await.unwrap();
+        let _ = tell.send(());
+        let _ = lock.await;
+        Ok::<_, No>("paid".to_owned())
+    }));
+    told.await.unwrap();
+    // Commits wait for this one.
+    sqlx::raw_sql("BACKUP STAGE START; BACKUP STAGE BLOCK_COMMIT").execute(&mut other).await.unwrap();
+    let _ = locked.send(());
+    let mut watch = MySqlConnection::connect(&server.url).await.unwrap();
+    let waits = format!(
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = {id} AND (INFO LIKE '%COMMIT%' OR STATE LIKE '%commit%' OR STATE LIKE '%backup%')"
+    );
+    while sqlx::query_scalar::<_, i64>(sqlx::AssertSqlSafe(waits.clone()))
+        .fetch_one(&mut watch)
+        .await
+        .unwrap()
+        == 0
+    {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("KILL QUERY {id}"))).execute(&mut watch).await.unwrap();
+    sqlx::raw_sql("BACKUP STAGE END").execute(&mut other).await.unwrap();
+    let ended = call.await.unwrap();
+    let effects = "SELECT COUNT(*) FROM effects WHERE name = 1";
+    let done: i64 = sqlx::query_scalar(effects).fetch_one(&mut watch).await.unwrap();
+    assert_eq!(i64::from(ended.is_ok()), done, "the caller is told what became of it: {ended:?}");
+    sqlx::query("INSERT INTO effects VALUES (2)").execute(&pool).await.expect("the pool is everybody's");
+    let committed: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM effects WHERE name = 2")
+        .fetch_one(&mut watch)
+        .await
+        .unwrap();
+    assert_eq!(committed, 1);
+    let again = once.call("pay", "k").in_transaction(|mut tx: Tx<MySql>| async move {
+        sqlx::query("INSERT INTO effects VALUES (1)").execute(&mut *tx).await.unwrap();
+        Ok::<_, No>("paid".to_owned())
+    });
+    assert_eq!(again.await.unwrap(), "paid");
+    let done: i64 = sqlx::query_scalar(effects).fetch_one(&mut watch).await.unwrap();
+    assert_eq!(done, 1);
 }

@@ -16,6 +16,8 @@ mod db {
     /// Round trips of a guard with an operation id.
     pub(crate) const WITH_OPERATION: usize = 2;
     pub(crate) const BEGIN: &str = "BEGIN";
+    /// What lets every change of a table pass without a change, where there is such a thing.
+    pub(crate) const KEEPS: Option<&str> = None;
     pub(crate) const LOCK_TIMEOUT: &str = "SELECT CAST(@@SESSION.innodb_lock_wait_timeout AS CHAR)";
 
     pub(crate) fn url() -> String {

@@ -150,7 +150,121 @@ async fn a_killed_connection_on_postgres() {
     a_killed_connection::<Postgres>("SELECT pg_terminate_backend(pg_backend_pid())").await;
 }
 
+/// Somebody stops the statement with which a call claims its key, and the connection lives on: it is as good as before, for the calls after
+/// it and for whoever else uses its pool.
+async fn a_stopped_claim_leaves_no_mark_on_its_connection<DB: Effects>(own: &str, busy: &str, stop: &str) {
+    let (table, store) = world::<DB>().await;
+    let one = SqlStore::<DB>::builder(DB::url()).table(&table).max_connections(1).open().await.unwrap();
+    let connection = DB::number_on(one.pool(), own).await;
+    let (first, second) = (engine(&store), engine(&one));
+    let (tell, told) = tokio::sync::oneshot::channel::<()>();
+    let (go, gone) = tokio::sync::oneshot::channel::<()>();
+    let name = table.clone();
+    let holds = tokio::spawn(first.call("pay", "k").in_transaction(move |mut tx: Tx<DB>| async move {
+        DB::effect(&mut tx, &name, "k").await;
+        let _ = tell.send(());
+        let _ = gone.await;
+        Ok::<_, No>("paid".to_owned())
+    }));
+    told.await.unwrap();
+    let waits = tokio::spawn(second.call("pay", "k").in_transaction(|_: Tx<DB>| async move {
+        panic!("the first one was not over");
+        #[allow(unreachable_code, reason = "its type")]
+        Ok::<_, No>(String::new())
+    }));
+    let is_busy = busy.replace("{id}", &connection.to_string());
+    for _ in 0..2 {
+        while DB::number_on(store.pool(), &is_busy).await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        DB::say_on(store.pool(), &stop.replace("{id}", &connection.to_string())).await;
+    }
+    let _ = go.send(());
+    assert_eq!(holds.await.unwrap().unwrap(), "paid");
+    assert_eq!(waits.await.unwrap().unwrap(), "paid");
+    // The one connection of the pool, for everybody.
+    DB::say_on(one.pool(), &format!("INSERT INTO effects_{table} (name) VALUES ('other')")).await;
+    assert_eq!(DB::count(store.pool(), &table, "other").await, 1, "written by itself, and committed");
+    pay::<DB>(&second, &table, "next", 0).await.unwrap();
+    assert_eq!(DB::count(store.pool(), &table, "next").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_claim_on_mysql_leaves_no_mark_on_its_connection() {
+    let own = "SELECT CAST(CONNECTION_ID() AS SIGNED)";
+    let busy = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = {id} AND COMMAND IN ('Query', 'Execute') AND INFO \
+                LIKE '%INSERT%'";
+    a_stopped_claim_leaves_no_mark_on_its_connection::<MySql>(own, busy, "KILL QUERY {id}").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_claim_on_postgres_leaves_no_mark_on_its_connection() {
+    let own = "SELECT pg_backend_pid()::bigint";
+    let busy = "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = {id} AND wait_event_type = 'Lock'";
+    let stop = "SELECT pg_cancel_backend({id})";
+    a_stopped_claim_leaves_no_mark_on_its_connection::<Postgres>(own, busy, stop).await;
+}
+
 /// PostgreSQL and SQLite check a deferred constraint at COMMIT, and say no.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_the_server_does_not_take_is_left_out_and_what_was_done_stays_done() {
+    let (table, store) = world::<MySql>().await;
+    let too_large = store.max_answer_bytes().expect("a server that says how much it takes") + 1;
+    let settings = Settings { max_answer: 2 * too_large, ..Settings::default() };
+    let transactions = store.same_transaction().settings(settings.clone()).build().unwrap();
+    let leases = Idempotency::builder(store.clone()).settings(settings).build().unwrap();
+    for (key, once) in [("together", &transactions), ("leased", &leases)] {
+        let pay = async || {
+            let (store, table) = (store.clone(), table.clone());
+            if once.has_leases() {
+                let effect = async move {
+                    MySql::effect(&mut *store.pool().acquire().await.unwrap(), &table, key).await;
+                    Ok::<_, No>("x".repeat(too_large))
+                };
+                once.call("pay", key).run(effect).await
+            } else {
+                pay::<MySql>(once, &table, key, too_large).await
+            }
+        };
+        assert!(pay().await.unwrap().len() >= too_large, "{key}: the first caller has its answer");
+        for _ in 0..2 {
+            let again = pay().await;
+            assert!(matches!(again, Err(No::Refused(Refusal::Duplicate))), "{key}: {:?}", again.err());
+        }
+        assert_eq!(MySql::count(store.pool(), &table, key).await, 1, "{key}");
+    }
+}
+
+/// As after a failover, while the pool still talks to the server that was demoted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_that_meets_a_read_only_server_waits_for_one_that_is_not() {
+    let table = table();
+    let made = open_table::<Postgres>(&table).await;
+    let pool = sqlx::pool::PoolOptions::<Postgres>::new().max_connections(1);
+    let pool = pool.connect(&Postgres::url()).await.unwrap();
+    let store = SqlStore::from_pool(pool.clone()).table(&*table).open().await.unwrap();
+    let once = Idempotency::builder(store).build().unwrap();
+    let demote = pool.clone();
+    let effect = async move {
+        sqlx::query("SET default_transaction_read_only = on").execute(&demote).await.unwrap();
+        Ok::<_, No>("the receipt".to_owned())
+    };
+    let first = once.call("pay", "k").run(effect).await.unwrap();
+    sqlx::query("SET default_transaction_read_only = off").execute(&pool).await.unwrap();
+    let elsewhere = Idempotency::builder(made).build().unwrap();
+    let id = elsewhere.call("pay", "k").record_id().unwrap();
+    let completed = async {
+        while elsewhere.outcome(&id).await.unwrap().map(|found| found.state.kind())
+            != Some(StateKind::Completed)
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, completed).await.expect("the end is written once that is possible");
+    let again = elsewhere.call("pay", "k").run(async { Err::<String, _>(No::Accident) }).await;
+    assert_eq!(again.unwrap(), first, "the answer was not left out");
+}
+
 async fn when_the_commit_fails_the_answer_does_not_go_out<DB: Effects>() {
     let (table, store) = world::<DB>().await;
     let parent = format!("parent_{table}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onlyonce_core::{Clock, SystemClock};
 
 use crate::engine::Memory;
-use crate::limits::Limits;
+use crate::limits::{KeepFree, Limits};
 use crate::open_error::OpenError;
 use crate::store::EmbeddedStore;
 
@@ -62,7 +62,7 @@ impl Builder {
     /// Refuses new records while the disk has less than this many bytes left, so that calls that run can still settle;
     /// 64 MiB by default.
     pub fn keep_free(mut self, bytes: u64) -> Self {
-        self.limits.keep_free = bytes;
+        self.limits.keep_free = KeepFree(bytes);
         self
     }
 

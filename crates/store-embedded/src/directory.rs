@@ -22,6 +22,7 @@ const FORMAT_NEW: &str = "format.new";
 const ENGINE: &str = "engine";
 const ENGINE_NEW: &str = "engine.new";
 const NOTED: &str = "noted";
+const TRIAL: &str = "trial";
 
 #[derive(Debug)]
 pub(crate) struct Directory {
@@ -62,6 +63,11 @@ impl Directory {
 
     pub(crate) fn engine(&self) -> PathBuf {
         self.path.join(ENGINE)
+    }
+
+    /// A file that is written to see whether there is room.
+    pub(crate) fn trial(&self) -> PathBuf {
+        self.path.join(TRIAL)
     }
 
     pub(crate) fn noted(&self) -> PathBuf {
@@ -125,7 +131,7 @@ impl Directory {
 
 /// Nothing is written into a directory that holds something else.
 fn refuse_foreign(path: &Path) -> Result<(), OpenError> {
-    let ours = [LOCK, FORMAT, FORMAT_NEW, ENGINE, ENGINE_NEW, NOTED];
+    let ours = [LOCK, FORMAT, FORMAT_NEW, ENGINE, ENGINE_NEW, NOTED, TRIAL];
     if path.join(FORMAT).exists() {
         return Ok(());
     }

@@ -19,6 +19,10 @@ use crate::stored::Sealed;
 
 const TREE: &str = "records";
 
+/// How often, and at what distance, a closed engine is looked at.
+const CLOSING_TRIES: u32 = 10_000;
+const CLOSING_PAUSE: Duration = Duration::from_millis(1);
+
 /// How much memory the engine may use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
@@ -113,6 +117,18 @@ impl Engine {
         })
     }
 
+    /// Closes it, and returns when its threads have let go of the journals in `path`: the last of them writes what it still has.
+    pub(crate) fn close(self, path: &Path) -> Result<(), EngineError> {
+        drop(self);
+        for _ in 0..CLOSING_TRIES {
+            if !has_open_journals(path) {
+                return Ok(());
+            }
+            thread::sleep(CLOSING_PAUSE);
+        }
+        Err(EngineError::Stopped)
+    }
+
     /// The value of `key` in the tables, with the sequence number of the newest batch that is in them. Asked before the
     /// engine opens, which puts what is in the journals before it.
     pub(crate) fn in_tables(path: &Path, key: &[u8]) -> Result<Option<(Bytes, u64)>, EngineError> {
@@ -203,6 +219,17 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Whether this process has a journal open, where the system says so.
+fn has_open_journals(path: &Path) -> bool {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return false };
+    let files = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    // The system knows the directory by its whole name.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    files
+        .into_iter()
+        .any(|file| file.parent() == Some(&path) && file.extension().is_some_and(|end| end == "jnl"))
 }
 
 /// Whether a scan goes on.

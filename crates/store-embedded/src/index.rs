@@ -99,9 +99,24 @@ impl Index {
         self.by_age.iter().filter_map(|(_, id)| self.get(id))
     }
 
-    /// Those that should have expired at `now`.
-    pub(crate) fn due(&self, now: u64) -> impl Iterator<Item = RecordId> {
-        self.by_expiry.iter().take_while(move |(expires, _)| *expires <= now).map(|(_, id)| *id)
+    /// Those that should have expired at `now`, with their expiry and in its order, after the given one.
+    pub(crate) fn due(
+        &self,
+        after: Option<(u64, RecordId)>,
+        now: u64,
+    ) -> impl Iterator<Item = (u64, RecordId)> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        self.by_expiry.range((from, Unbounded)).copied().take_while(move |(expires, _)| *expires <= now)
+    }
+
+    /// Remembers that a record expires later than its list says.
+    pub(crate) fn postpone(&mut self, id: &RecordId, expires: u64) {
+        if let Some(slot) = self.by_id.get_mut(id) {
+            self.by_expiry.remove(&(slot.item.expires, *id));
+            slot.item.expires = expires;
+            self.by_expiry.insert((expires, *id));
+        }
     }
 }
 
@@ -143,6 +158,6 @@ mod tests {
         assert_eq!(index.leave(&item(1).id), Some(2));
         assert!(index.tidy(2).unwrap().value.is_none());
         assert_eq!(index.oldest().count(), 1);
-        assert_eq!(index.due(10).collect::<Vec<_>>(), [item(2).id]);
+        assert_eq!(index.due(None, 10).collect::<Vec<_>>(), [(2, item(2).id)]);
     }
 }

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use onlyonce_core::{Cursor, ErrorKind, Filter, Inspect, Listed, Page, RecordId, StateKind, StoreError};
+use onlyonce_core::machine::Record;
+use onlyonce_core::{
+    Cursor, ErrorKind, Filter, Inspect, Listed, Moment, Page, RecordId, StateKind, StoreError, Unresolved,
+};
 
 use crate::engine::Visit;
 use crate::keys;
-use crate::shared::{BACKEND, Shared};
+use crate::shared::{BACKEND, Open, Shared};
 use crate::store::EmbeddedStore;
 use crate::stored::{OpenItem, OpenKind, decode_due, decode_record};
 use crate::time::Now;
@@ -51,27 +55,65 @@ impl Inspect for EmbeddedStore {
         })
         .await
     }
+
+    /// Costs as much as is open, in memory, and keeps nobody waiting for long.
+    async fn unresolved(&self, limit: u32) -> Result<Unresolved, StoreError> {
+        self.read("unresolved", move |shared| Ok(unresolved(shared, limit.into()))).await
+    }
+}
+
+/// How many open records are looked at under one lock.
+const AT_A_TIME: usize = 1_000;
+
+fn unresolved(shared: &Open<'_>, limit: u64) -> Unresolved {
+    let now = shared.time.now().moment.as_micros();
+    let (mut all, mut last) = (Unresolved::default(), None);
+    loop {
+        let some: Vec<_> = shared.index.lock().after(last.as_ref()).take(AT_A_TIME).copied().collect();
+        for item in some.iter().filter(|item| may_have_lapsed(shared, item)) {
+            all.oldest = all.oldest.max(Some(Duration::from_micros(now.saturating_sub(item.created))));
+            if all.count < limit {
+                all.count += 1;
+                all.silent += u64::from(item.kind == OpenKind::Unsettled);
+            }
+        }
+        last = some.last().map(|item| item.id);
+        if some.len() < AT_A_TIME {
+            return all;
+        }
+    }
 }
 
 fn list_all(
-    shared: &Shared,
+    shared: &Open<'_>,
     filter: &Filter,
     after: Option<RecordId>,
     limit: usize,
 ) -> Result<Page, StoreError> {
     let from =
         after.map_or(Bound::Included(vec![keys::RECORD]), |id| Bound::Excluded(keys::record(&id).to_vec()));
+    let (from, to) = match &filter.ids {
+        Some(ids) if after.is_none_or(|after| after < *ids.start()) => {
+            (Bound::Included(keys::record(ids.start()).to_vec()), Some(ids.end()))
+        }
+        Some(ids) => (from, Some(ids.end())),
+        None => (from, None),
+    };
     let mut page = Pager::new(limit);
-    let range = (from, Bound::Excluded(vec![keys::RECORD + 1]));
+    let to =
+        to.map_or(Bound::Excluded(vec![keys::RECORD + 1]), |id| Bound::Included(keys::record(id).to_vec()));
+    let range = (from, to);
     let scanned = shared.engine.scan(range, |key, value| {
         let Some(id) = keys::record_id(key) else { return Visit::More };
         let is_open = decode_record(&id, value).map(|record| match &record.settled {
             // Whether it runs is in memory; it must be looked at in the right order.
             None => listed(shared, id),
-            Some(_) => Some((record, shared.time.now())).filter(is_live).map(|found| show(id, found)),
+            Some(_) => Some((shared.time.kept(record), shared.time.now()))
+                .filter(is_live)
+                .map(|found| show(id, found)),
         });
         match is_open {
-            Ok(listed) => page.add(id, listed.filter(|listed| filter.matches(&listed.snapshot))),
+            Ok(listed) => page.add(id, listed.filter(|listed| filter.matches(&listed.id, &listed.snapshot))),
             Err(cause) => {
                 tracing::warn!(%id, %cause, "a damaged record was left out of a listing");
                 page.add(id, None)
@@ -83,7 +125,7 @@ fn list_all(
 }
 
 fn list_open(
-    shared: &Shared,
+    shared: &Open<'_>,
     filter: &Filter,
     after: Option<RecordId>,
     limit: usize,
@@ -92,7 +134,7 @@ fn list_open(
         shared.index.lock().after(after.as_ref()).map(|item| item.id).take(LOOK_AT_MOST + 1).collect();
     let mut page = Pager::new(limit);
     for id in ids {
-        let listed = listed(shared, id).filter(|listed| filter.matches(&listed.snapshot));
+        let listed = listed(shared, id).filter(|listed| filter.matches(&listed.id, &listed.snapshot));
         if page.add(id, listed) == Visit::Enough {
             break;
         }
@@ -130,7 +172,7 @@ impl Pager {
     }
 }
 
-fn count(shared: &Shared) -> Result<BTreeMap<StateKind, u64>, StoreError> {
+fn count(shared: &Open<'_>) -> Result<BTreeMap<StateKind, u64>, StoreError> {
     let (records, open) = {
         let index = shared.index.lock();
         (index.records, index.after(None).copied().collect::<Vec<_>>())
@@ -149,8 +191,8 @@ fn count(shared: &Shared) -> Result<BTreeMap<StateKind, u64>, StoreError> {
 }
 
 /// How many completed records have expired and are still there.
-fn expired(shared: &Shared) -> Result<u64, StoreError> {
-    let now = shared.time.now().wall.as_micros();
+fn expired(shared: &Open<'_>) -> Result<u64, StoreError> {
+    let now = shared.time.now().moment.as_micros();
     let mut due = Vec::new();
     let scanned =
         shared.engine.scan(keys::expiry_list(0, 0)..=keys::expiry_list(now, u64::MAX), |key, value| {
@@ -162,16 +204,21 @@ fn expired(shared: &Shared) -> Result<u64, StoreError> {
     scanned.map_err(|cause| Shared::engine_error("count", cause))?;
     let is_there = |due: &crate::stored::Due| {
         let record = shared.load(&due.id, "count").ok().flatten();
-        record.is_some_and(|record| record.settled.is_some() && record.expires.as_micros() == due.expires)
+        let is_meant =
+            |record: &Record| record.settled.is_some() && record.expires.as_micros() == due.expires;
+        record
+            .filter(is_meant)
+            .is_some_and(|record| shared.time.kept(record).is_expired(Moment::from_micros(now)))
     };
     Ok(due.iter().filter(|due| is_there(due)).count() as u64)
 }
 
 /// The state of an open record by what is in memory, unless it has expired.
-fn state(shared: &Shared, item: &OpenItem) -> Option<StateKind> {
+fn state(shared: &Open<'_>, item: &OpenItem) -> Option<StateKind> {
     let (lease, now) = shared.leases.look(&item.id, &shared.time);
     let is_running = item.kind == OpenKind::Unsettled && lease.is_some_and(|lease| now.steady < lease.until);
-    if !is_running && item.expires <= now.wall.as_micros() {
+    let expires = shared.time.kept_until(item.created, item.expires);
+    if !is_running && expires <= now.moment.as_micros() {
         return None;
     }
     Some(match item.kind {
@@ -181,11 +228,11 @@ fn state(shared: &Shared, item: &OpenItem) -> Option<StateKind> {
     })
 }
 
-fn may_have_lapsed(shared: &Shared, item: &OpenItem) -> bool {
+fn may_have_lapsed(shared: &Open<'_>, item: &OpenItem) -> bool {
     state(shared, item) == Some(StateKind::Lapsed)
 }
 
-fn listed(shared: &Shared, id: RecordId) -> Option<Listed> {
+fn listed(shared: &Open<'_>, id: RecordId) -> Option<Listed> {
     match shared.read(&id, "list") {
         Ok(found) => found.filter(is_live).map(|found| show(id, found)),
         Err(cause) => {
@@ -195,10 +242,10 @@ fn listed(shared: &Shared, id: RecordId) -> Option<Listed> {
     }
 }
 
-fn is_live((record, now): &(onlyonce_core::machine::Record, Now)) -> bool {
-    !record.is_expired(now.wall)
+fn is_live((record, now): &(Record, Now)) -> bool {
+    !record.is_expired(now.moment)
 }
 
-fn show(id: RecordId, (record, now): (onlyonce_core::machine::Record, Now)) -> Listed {
-    Listed { id, snapshot: record.snapshot(now.wall) }
+fn show(id: RecordId, (record, now): (Record, Now)) -> Listed {
+    Listed { id, snapshot: record.snapshot(now.moment) }
 }

@@ -7,11 +7,14 @@
 //! | `r` id | a record |
 //! | `u` batch | the records begun in that batch that are not completed yet |
 //! | `e` first expiry, batch | the records completed in that batch, with their expiry |
+//! | `t` | the time of the records, noted now and then |
 
 use onlyonce_core::RecordId;
 
 /// The last batch.
 pub(crate) const LAST: &[u8] = b"n";
+/// The time of the records.
+pub(crate) const TIME: &[u8] = b"t";
 /// Before the id of a record.
 pub(crate) const RECORD: u8 = b'r';
 /// Before the batch of a list of open records.
@@ -62,6 +65,11 @@ pub(crate) fn last() -> Key {
     Key::new(&[LAST])
 }
 
+/// The key of the time of the records.
+pub(crate) fn time() -> Key {
+    Key::new(&[TIME])
+}
+
 pub(crate) fn record(id: &RecordId) -> Key {
     Key::new(&[&[RECORD], id.as_bytes()])
 }
@@ -86,6 +94,11 @@ pub(crate) fn open_list_batch(key: &[u8]) -> Option<u64> {
 
 pub(crate) fn expiry_list(first: u64, batch: u64) -> Key {
     Key::new(&[&[EXPIRY], &first.to_be_bytes(), &batch.to_be_bytes()])
+}
+
+/// The first key after that of a list of completed records.
+pub(crate) fn after_expiry_list(first: u64, batch: u64) -> Key {
+    expiry_list(first, batch.saturating_add(1))
 }
 
 /// The first expiry and the batch within the key of a list of completed records.

@@ -84,6 +84,14 @@ impl Leases {
         }
     }
 
+    /// Ends every lease that is not `alive`.
+    pub(crate) fn retain(&self, alive: impl Fn(&RecordId, Fence) -> bool) {
+        for shard in &self.0 {
+            shard.leases.lock().retain(|id, lease| alive(id, lease.fence));
+            shard.changed.notify_waiters();
+        }
+    }
+
     pub(crate) fn wake(&self, id: &RecordId) {
         self.shard(id).changed.notify_waiters();
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use onlyonce_core::{ErrorKind, StoreError};
 
+use crate::room;
 use crate::shared::BACKEND;
 
 /// The disk is asked again after this much was written, or at once while it is nearly full.
@@ -13,7 +14,7 @@ const LOOK_EVERY_BYTES: u64 = 1 << 20;
 pub(crate) struct Limits {
     pub(crate) max_records: u64,
     pub(crate) max_answer_bytes: usize,
-    pub(crate) keep_free: u64,
+    pub(crate) keep_free: KeepFree,
     written: u64,
     has_room: bool,
 }
@@ -23,7 +24,7 @@ impl Default for Limits {
         Self {
             max_records: u64::MAX,
             max_answer_bytes: 64 << 20,
-            keep_free: 64 << 20,
+            keep_free: KeepFree(64 << 20),
             written: LOOK_EVERY_BYTES,
             has_room: true,
         }
@@ -43,32 +44,32 @@ impl Limits {
         Err(StoreError::new(ErrorKind::Rejected, BACKEND, call, why))
     }
 
-    /// Refuses new records while the disk is nearly full: what is left is kept for the answers of calls that run.
-    pub(crate) fn check_disk(&mut self, path: &Path, call: &'static str) -> Result<(), StoreError> {
-        if self.written >= LOOK_EVERY_BYTES || !self.has_room {
-            self.written = 0;
-            self.has_room = free_bytes(path).is_none_or(|free| free >= self.keep_free);
+    /// Refuses new records while the disk is nearly full.
+    pub(crate) fn check_disk(&mut self, path: &Path) -> Result<(), StoreError> {
+        if self.written < LOOK_EVERY_BYTES && self.has_room {
+            return Ok(());
         }
-        if self.has_room {
+        self.written = 0;
+        let checked = self.keep_free.check(path);
+        self.has_room = checked.is_ok();
+        checked
+    }
+}
+
+/// So many bytes of the disk are kept for the answers of calls that run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeepFree(pub(crate) u64);
+
+impl KeepFree {
+    pub(crate) fn check(self, path: &Path) -> Result<(), StoreError> {
+        if room::free_bytes(path).is_none_or(|free| free >= self.0) {
             return Ok(());
         }
         let why = format!(
             "the disk of {} has less than {} MiB left: free space, or lower keep_free. Calls that run can still settle",
             path.display(),
-            self.keep_free >> 20
+            self.0 >> 20
         );
-        Err(StoreError::unavailable(BACKEND, call, why))
+        Err(StoreError::unavailable(BACKEND, "begin", why))
     }
-}
-
-/// What this user may still write; `None` where the system does not say.
-#[cfg(unix)]
-fn free_bytes(path: &Path) -> Option<u64> {
-    let disk = rustix::fs::statvfs(path).ok()?;
-    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
-}
-
-#[cfg(not(unix))]
-fn free_bytes(_: &Path) -> Option<u64> {
-    None
 }

@@ -1,7 +1,7 @@
 //! Opening a store: the directory, the check of the journals, the engine, and what has to be known before serving.
 
 use onlyonce_core::machine::Record;
-use onlyonce_core::{RecordId, Verdict};
+use onlyonce_core::{RecordId, TimeNote, Verdict};
 
 use crate::crash::CrashPoint;
 use crate::directory::Directory;
@@ -13,7 +13,7 @@ use crate::manifest;
 use crate::noted::Noted;
 use crate::open_error::OpenError;
 use crate::persisted::Persisted;
-use crate::stored::{OpenItem, OpenKind, Tag, Totals, decode_open, decode_record};
+use crate::stored::{OpenItem, OpenKind, Tag, Totals, decode_note, decode_open, decode_record};
 use crate::tables;
 
 /// A store that is ready to serve.
@@ -24,9 +24,11 @@ pub(crate) struct Opened {
     pub(crate) totals: Totals,
     pub(crate) tag: Tag,
     pub(crate) noted: Noted,
+    pub(crate) time: Option<TimeNote>,
 }
 
-pub(crate) fn open(directory: &Directory, memory: Memory) -> Result<Opened, OpenError> {
+/// Opens what is there, through all checks. What follows batch `up_to` is cut off: this process knows that nobody was told of it.
+pub(crate) fn open(directory: &Directory, memory: Memory, up_to: Option<u64>) -> Result<Opened, OpenError> {
     let tag = directory.format(memory)?.tag;
     let (noted, last_noted) =
         Noted::open(&directory.noted(), &tag).map_err(|cause| directory.failed(cause))?;
@@ -36,13 +38,14 @@ pub(crate) fn open(directory: &Directory, memory: Memory) -> Result<Opened, Open
     let tables = tables::check(&engine).map_err(|cause| directory.failed(cause))?;
     tables.map_err(|what| OpenError::damaged(directory.path(), what))?;
     let persisted = Persisted::read(directory, &tag)?;
-    let checked = journal::check(&engine, &tag, last_noted, persisted).map_err(|cause| match cause {
-        JournalError::Io(file, cause) => {
-            tracing::error!(file = %file.display(), %cause, "a journal can't be read");
-            directory.failed(cause)
-        }
-        JournalError::Damaged(what) => OpenError::damaged(directory.path(), what),
-    })?;
+    let checked = journal::check(&engine, &tag, journal::Known { noted: last_noted, up_to, persisted })
+        .map_err(|cause| match cause {
+            JournalError::Io(file, cause) => {
+                tracing::error!(file = %file.display(), %cause, "a journal can't be read");
+                directory.failed(cause)
+            }
+            JournalError::Damaged(what) => OpenError::damaged(directory.path(), what),
+        })?;
     CrashPoint::Recovering.pass();
     let engine = Engine::open(&engine, memory).map_err(|cause| directory.engine_failed(cause))?;
     let totals = totals(&engine, directory, &tag)?;
@@ -54,8 +57,9 @@ pub(crate) fn open(directory: &Directory, memory: Memory) -> Result<Opened, Open
     }
     let mut index = index(&engine, directory)?;
     index.records = totals.records;
+    let time = time(&engine, directory)?;
     CrashPoint::Recovered.pass();
-    Ok(Opened { engine, index, totals, tag, noted })
+    Ok(Opened { engine, index, totals, tag, noted, time })
 }
 
 fn totals(engine: &Engine, directory: &Directory, tag: &Tag) -> Result<Totals, OpenError> {
@@ -64,6 +68,12 @@ fn totals(engine: &Engine, directory: &Directory, tag: &Tag) -> Result<Totals, O
     let totals =
         totals.map_err(|cause| OpenError::damaged(directory.path(), format!("the last batch: {cause}")))?;
     Ok(totals.unwrap_or_default())
+}
+
+fn time(engine: &Engine, directory: &Directory) -> Result<Option<TimeNote>, OpenError> {
+    let bytes = engine.get(keys::TIME).map_err(|cause| directory.engine_failed(cause))?;
+    let note = bytes.map(decode_note).transpose();
+    note.map_err(|cause| OpenError::damaged(directory.path(), format!("the time of the records: {cause}")))
 }
 
 /// Reads the lists of open records and what they name; the cost is that of what is open, not of what is stored.

@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::room;
+
 /// The store was not opened, and nothing was changed by the attempt.
 ///
 /// `Display` says what to do next; the cause, where there is one, is the [`source`](Error::source).
@@ -84,7 +86,7 @@ impl OpenError {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 Self::ReadOnly { path, source }
             }
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path, source },
+            _ if room::is_full(&source) => Self::Full { path, source },
             io::ErrorKind::NotADirectory => Self::NotADirectory { path },
             _ => Self::Io { path, source },
         }

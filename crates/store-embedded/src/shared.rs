@@ -1,62 +1,170 @@
 //! What the writer and the readers share.
 
-use std::sync::OnceLock;
+use std::fmt;
+use std::ops::Deref;
 
 use onlyonce_core::machine::Record;
 use onlyonce_core::{ErrorKind, RecordId, StoreError};
-use parking_lot::Mutex;
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
 use crate::directory::Directory;
 use crate::engine::{Engine, EngineError};
 use crate::index::Index;
 use crate::keys;
 use crate::leases::Leases;
+use crate::limits::KeepFree;
+use crate::open_error::OpenError;
+use crate::room;
 use crate::stored::decode_record;
 use crate::time::{Now, Time};
 
 pub(crate) const BACKEND: &str = "embedded";
 
+/// With less than this the engine may have stopped for want of room: it does not say why.
+const LITTLE_ROOM: u64 = 64 << 20;
+
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) engine: Engine,
+    /// `None` while it is opened again, and if that failed.
+    pub(crate) engine: RwLock<Option<Engine>>,
     pub(crate) leases: Leases,
     pub(crate) index: Mutex<Index>,
     pub(crate) time: Time,
-    stopped: OnceLock<String>,
+    pub(crate) keep_free: KeepFree,
+    stopped: RwLock<Option<Stop>>,
     /// Last, so that the directory is free only when the engine is closed.
     pub(crate) directory: Directory,
 }
 
+/// Why nothing is written any more.
+#[derive(Debug, Clone)]
+pub(crate) enum Stop {
+    /// There is no room. What is there can be read, and the store is opened again when there is room.
+    Full(String),
+    /// Nobody knows what the disk holds: not before the process is started again.
+    ForGood(String),
+}
+
+impl Stop {
+    /// What a failed write means.
+    pub(crate) fn because(cause: &EngineError, shared: &Shared) -> Self {
+        let why = cause.to_string();
+        match cause {
+            EngineError::Io(cause) if room::is_full(cause) => Self::Full(why),
+            EngineError::Stopped if shared.has_little_room() => Self::Full(why),
+            EngineError::Io(_) | EngineError::Damaged(_) | EngineError::Stopped => Self::ForGood(why),
+        }
+    }
+}
+
+impl From<OpenError> for Stop {
+    fn from(refused: OpenError) -> Self {
+        let why = refused.to_string();
+        match refused {
+            OpenError::Full { .. } => Self::Full(why),
+            _ => Self::ForGood(why),
+        }
+    }
+}
+
 impl Shared {
-    pub(crate) fn new(engine: Engine, index: Index, time: Time, directory: Directory) -> Self {
-        let (leases, index, stopped) = (Leases::new(), Mutex::new(index), OnceLock::new());
-        Self { engine, leases, index, time, stopped, directory }
+    pub(crate) fn new(
+        engine: Engine,
+        index: Index,
+        time: Time,
+        keep_free: KeepFree,
+        directory: Directory,
+    ) -> Self {
+        let (engine, leases, index) = (RwLock::new(Some(engine)), Leases::new(), Mutex::new(index));
+        Self { engine, leases, index, time, keep_free, stopped: RwLock::new(None), directory }
     }
 
-    /// From now on every call fails: after a failed sync nobody knows what the disk holds.
-    pub(crate) fn stop(&self, why: &str) {
-        let first = self.stopped.set(why.to_owned()).is_ok();
-        if first {
-            tracing::error!(directory = %self.directory.path().display(), why, "the embedded store has stopped");
+    /// From now on nothing is written: after a failed write or sync nobody knows what the disk holds.
+    pub(crate) fn stop(&self, why: Stop) {
+        let mut stopped = self.stopped.write();
+        let directory = self.directory.path().display();
+        match (&*stopped, &why) {
+            (Some(Stop::ForGood(_)), _) => return,
+            (Some(Stop::Full(_)), Stop::Full(_)) => {}
+            (_, Stop::Full(why)) => {
+                tracing::error!(%directory, why, "the disk is full; the embedded store waits for room, and writes nothing until then")
+            }
+            (_, Stop::ForGood(why)) => {
+                tracing::error!(%directory, why, "the embedded store has stopped until this process is started again")
+            }
         }
+        *stopped = Some(why);
     }
 
-    /// Refuses once the store has stopped.
+    /// There is room again, and the store was opened anew.
+    pub(crate) fn go_on(&self) {
+        *self.stopped.write() = None;
+        tracing::info!(directory = %self.directory.path().display(), "there is room again; the embedded store was opened anew");
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(*self.stopped.read(), Some(Stop::Full(_)))
+    }
+
+    /// Whether it is worth to open the store again.
+    pub(crate) fn has_room(&self) -> bool {
+        self.keep_free.check(self.directory.path()).is_ok() && room::try_out(&self.directory.trial()).is_ok()
+    }
+
+    fn has_little_room(&self) -> bool {
+        // Not `keep_free`: where that is large, a failure above it has another cause.
+        room::free_bytes(self.directory.path()).is_some_and(|free| free < LITTLE_ROOM)
+            || room::try_out(&self.directory.trial()).is_err_and(|cause| room::is_full(&cause))
+    }
+
+    /// Refuses whatever writes, once the store has stopped.
     pub(crate) fn check(&self, call: &'static str) -> Result<(), StoreError> {
-        match self.stopped.get() {
+        match &*self.stopped.read() {
             None => Ok(()),
-            Some(_) => Err(StoreError::unavailable(BACKEND, call, self.stop_reason())),
+            Some(stop) => Err(self.refused(stop, call)),
         }
+    }
+
+    /// Refuses whatever reads, once the store has stopped for good.
+    pub(crate) fn check_reading(&self, call: &'static str) -> Result<(), StoreError> {
+        match &*self.stopped.read() {
+            Some(stop @ Stop::ForGood(_)) => Err(self.refused(stop, call)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The answer to a call that the store can't take.
+    pub(crate) fn refusal(&self, call: &'static str) -> StoreError {
+        self.check(call).err().unwrap_or_else(|| StoreError::unavailable(BACKEND, call, self.stop_reason()))
+    }
+
+    fn refused(&self, stop: &Stop, call: &'static str) -> StoreError {
+        let kind = match stop {
+            // A retry does not help before somebody acts. But a settlement is repeated to the end: only this process knows it.
+            Stop::ForGood(_) if call != "settle" => ErrorKind::Rejected,
+            Stop::Full(_) | Stop::ForGood(_) => ErrorKind::Unavailable,
+        };
+        StoreError::new(kind, BACKEND, call, self.reason(Some(stop)))
     }
 
     /// What happened, and what to do.
     pub(crate) fn stop_reason(&self) -> String {
-        format!(
-            "the store in {} has stopped: {}. Free disk space or mend the disk, then start this process again; \
-             everything that was acknowledged is kept",
-            self.directory.path().display(),
-            self.stopped.get().map_or("its writer is gone", String::as_str)
-        )
+        self.reason(self.stopped.read().as_ref())
+    }
+
+    fn reason(&self, stop: Option<&Stop>) -> String {
+        let path = self.directory.path().display();
+        match stop {
+            Some(Stop::Full(why)) => format!(
+                "the disk of {path} is full: {why}. Free disk space: the store then goes on by itself. What was acknowledged is \
+                 kept, and is replayed meanwhile"
+            ),
+            Some(Stop::ForGood(why)) => format!(
+                "the store in {path} has stopped: {why}. Mend the disk, then start this process again; everything that was \
+                 acknowledged is kept"
+            ),
+            None => format!("the writer of the store in {path} is gone: start this process again"),
+        }
     }
 
     pub(crate) fn engine_error(call: &'static str, cause: EngineError) -> StoreError {
@@ -67,9 +175,38 @@ impl Shared {
         StoreError::new(kind, BACKEND, call, cause)
     }
 
+    /// The store for one read, which has to be short: whoever opens it again waits for it.
+    pub(crate) fn open(&self, call: &'static str) -> Result<Open<'_>, StoreError> {
+        let engine = RwLockReadGuard::try_map(self.engine.read(), Option::as_ref);
+        let engine = engine.map_err(|_| StoreError::unavailable(BACKEND, call, self.stop_reason()))?;
+        Ok(Open { shared: self, engine })
+    }
+}
+
+/// A store that stays open while this is held. Not to be asked for twice by one thread.
+pub(crate) struct Open<'a> {
+    shared: &'a Shared,
+    pub(crate) engine: MappedRwLockReadGuard<'a, Engine>,
+}
+
+impl fmt::Debug for Open<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Open").finish_non_exhaustive()
+    }
+}
+
+impl Deref for Open<'_> {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        self.shared
+    }
+}
+
+impl Open<'_> {
     /// The record as it is on disk; its lease is that of the time when it was written.
     pub(crate) fn load(&self, id: &RecordId, call: &'static str) -> Result<Option<Record>, StoreError> {
-        let bytes = self.engine.get(&keys::record(id)).map_err(|cause| Self::engine_error(call, cause))?;
+        let bytes = self.engine.get(&keys::record(id)).map_err(|cause| Shared::engine_error(call, cause))?;
         let record = bytes.map(|bytes| decode_record(id, bytes)).transpose();
         record.map_err(|cause| {
             let what = format!(

@@ -15,16 +15,17 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::builder::Builder;
+use crate::chores;
 use crate::directory::Directory;
+use crate::keys;
 use crate::open::{self, Opened};
 use crate::open_error::OpenError;
-use crate::reclaim;
-use crate::shared::{BACKEND, Shared};
+use crate::shared::{BACKEND, Open, Shared};
 use crate::time::Time;
-use crate::writer::{Op, Writer};
+use crate::writer::{Op, Swept, Writer};
 
 /// A sweep is done in parts of this size, so that calls get their turn in between.
-const SWEEP_AT_ONCE: usize = 1024;
+const SWEEP_AT_ONCE: u32 = 1024;
 
 /// Records in a directory of this machine, for one process at a time.
 ///
@@ -63,10 +64,12 @@ impl EmbeddedStore {
 
     pub(crate) fn with(builder: Builder) -> Result<Self, OpenError> {
         let directory = Directory::lock(&builder.path)?;
-        let Opened { engine, index, totals, tag, noted } = open::open(&directory, builder.memory)?;
-        let shared = Arc::new(Shared::new(engine, index, Time::new(builder.clock), directory));
+        let Opened { engine, index, totals, tag, noted, time } =
+            open::open(&directory, builder.memory, None)?;
+        let time = Time::new(builder.clock, time);
+        let shared = Arc::new(Shared::new(engine, index, time, builder.limits.keep_free, directory));
         let (queue, ops) = mpsc::channel(builder.queue);
-        let (wishes, reclaims) = sync_channel(1);
+        let (chores, wishes) = sync_channel(1);
         let writer = Writer {
             shared: shared.clone(),
             noted,
@@ -74,16 +77,18 @@ impl EmbeddedStore {
             tag,
             limits: builder.limits,
             running: HashMap::new(),
-            swept_to: 0,
+            swept_to: keys::expiry_list(0, 0),
+            visible: totals.batch,
+            memory: builder.memory,
             deleted: 0,
-            reclaim: wishes,
+            chores,
         };
         let failed = |cause| OpenError::io(&builder.path, cause);
-        let reclaimer = thread::Builder::new().name("onlyonce-reclaim".into());
+        let helper = thread::Builder::new().name("onlyonce-chores".into());
         let (shared_too, weak_queue) = (shared.clone(), queue.downgrade());
-        let reclaimer = reclaimer.spawn(move || reclaim::run(&shared_too, &reclaims, &weak_queue));
+        let helper = helper.spawn(move || chores::run(&shared_too, &wishes, &weak_queue));
         let writer = thread::Builder::new().name("onlyonce-writer".into()).spawn(move || writer.run(ops));
-        let threads = Mutex::new(vec![writer.map_err(failed)?, reclaimer.map_err(failed)?]);
+        let threads = Mutex::new(vec![writer.map_err(failed)?, helper.map_err(failed)?]);
         Ok(Self { shared, queue: Some(queue), threads })
     }
 
@@ -108,7 +113,7 @@ impl EmbeddedStore {
         call: &'static str,
         op: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Op,
     ) -> Result<T, StoreError> {
-        self.shared.check(call)?;
+        self.shared.check_reading(call)?;
         let (reply, answer) = oneshot::channel();
         let closed = || StoreError::unavailable(BACKEND, call, "the store was closed");
         let queue = self.queue.as_ref().ok_or_else(closed)?;
@@ -121,11 +126,11 @@ impl EmbeddedStore {
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         call: &'static str,
-        read: impl FnOnce(&Shared) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&Open<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.shared.check(call)?;
+        self.shared.check_reading(call)?;
         let shared = self.shared.clone();
-        let read = tokio::task::spawn_blocking(move || read(&shared)).await;
+        let read = tokio::task::spawn_blocking(move || read(&shared.open(call)?)).await;
         read.map_err(|cause| StoreError::unavailable(BACKEND, call, cause))?
     }
 }
@@ -151,14 +156,14 @@ impl Store for EmbeddedStore {
         self.ask("begin", |reply| Op::Begin { id: *id, claim: claim.clone(), reply }).await
     }
 
-    /// In memory only: a lease dies with the process that holds it, so there is nothing to write.
+    /// In memory only: a lease dies with the process that holds it, so there is nothing to write, and a full disk does not end it.
     async fn renew(
         &self,
         id: &RecordId,
         attempt: &AttemptId,
         lease: Duration,
     ) -> Result<Settled, StoreError> {
-        self.shared.check("renew")?;
+        self.shared.check_reading("renew")?;
         Ok(self.shared.leases.renew(id, attempt, lease, &self.shared.time))
     }
 
@@ -176,8 +181,8 @@ impl Store for EmbeddedStore {
         let id = *id;
         self.read("get", move |shared| {
             let found = shared.read(&id, "get")?;
-            let live = found.filter(|(record, now)| !record.is_expired(now.wall));
-            Ok(live.map(|(record, now)| record.snapshot(now.wall)))
+            let live = found.filter(|(record, now)| !record.is_expired(now.moment));
+            Ok(live.map(|(record, now)| record.snapshot(now.moment)))
         })
         .await
     }
@@ -190,14 +195,19 @@ impl Store for EmbeddedStore {
     async fn sweep(&self, limit: u32) -> Result<u32, StoreError> {
         let mut swept = 0;
         while swept < limit {
-            let part = (limit - swept).min(SWEEP_AT_ONCE as u32);
-            let done = self.ask("sweep", |reply| Op::Sweep { limit: part as usize, reply }).await?;
-            swept += done;
-            if done < part {
+            let part = (limit - swept).min(SWEEP_AT_ONCE) as usize;
+            let Swept { deleted, more } = self.ask("sweep", |reply| Op::Sweep { limit: part, reply }).await?;
+            swept += deleted as u32;
+            if !more {
                 break;
             }
         }
         Ok(swept)
+    }
+
+    fn ready(&self) -> Result<(), StoreError> {
+        self.shared.check("begin")?;
+        self.shared.keep_free.check(self.shared.directory.path())
     }
 
     /// Wakes at once when this process changes the record; no other process can.

@@ -94,7 +94,7 @@ async fn expiry_goes_on_while_no_process_runs() {
     assert_eq!(store.get(&id(1)).await.unwrap(), None);
     assert_eq!(store.count().await.unwrap(), [(StateKind::Lapsed, 1)].into());
     assert_eq!(store.sweep(10).await.unwrap(), 1);
-    clock.set_wall_forward(24 * HOUR);
+    clock.pass(24 * HOUR);
     assert_eq!(store.count().await.unwrap(), [].into());
     assert_eq!(store.sweep(10).await.unwrap(), 1);
     assert_eq!(store.sweep(10).await.unwrap(), 0);
@@ -326,4 +326,97 @@ async fn disk_use_follows_what_is_alive() {
     for n in 20_000..20_100 {
         assert_eq!(show(&*store, n).await, Shown::AsAcknowledged);
     }
+}
+
+/// Calls that complete and are forgotten leave an entry in a list of what expires.
+async fn complete_and_forget(store: &Arc<EmbeddedStore>, records: std::ops::Range<u64>) {
+    let begun = begin_together(store, records.clone()).await;
+    let tasks: Vec<_> = records
+        .zip(begun)
+        .map(|(n, attempt)| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                settle(&*store, n, &attempt, Verdict::Completed(answer(n))).await.unwrap();
+                let forgotten = store.forget(&id(n), attempt.fence.unwrap()).await.unwrap();
+                assert_eq!(forgotten, Settled::Applied);
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_that_says_none_is_left_has_left_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = TwoClocks::new();
+    let store = Arc::new(with_clock(directory.path(), &clock));
+    complete_and_forget(&store, 0..1_500).await;
+    for n in 10_000..10_020 {
+        complete(&*store, n).await.unwrap();
+    }
+    clock.pass(HOUR);
+    assert_eq!(store.sweep(1_000_000).await.unwrap(), 20);
+    assert_eq!(store.sweep(1_000_000).await.unwrap(), 0);
+    // In parts that are smaller than what is stale between them.
+    complete_and_forget(&store, 0..300).await;
+    for n in 10_000..10_005 {
+        complete(&*store, n).await.unwrap();
+    }
+    clock.pass(HOUR);
+    for swept in [2, 2, 1, 0] {
+        assert_eq!(store.sweep(2).await.unwrap(), swept);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_store_finds_what_has_expired_behind_what_is_stale() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = TwoClocks::new();
+    let builder = EmbeddedStore::builder(directory.path()).with_clock(clock.clone()).max_records(300);
+    let store = Arc::new(builder.open().unwrap());
+    complete_and_forget(&store, 0..250).await;
+    for n in 1_000..1_300 {
+        complete(&*store, n).await.unwrap();
+    }
+    assert_eq!(begin(&*store, 9_999).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    clock.pass(HOUR);
+    complete(&*store, 9_999).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_goes_past_calls_that_run_beyond_their_retention() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = TwoClocks::new();
+    let store = Arc::new(with_clock(directory.path(), &clock));
+    let tasks: Vec<_> = (0..1_100)
+        .map(|n| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                // The last five die, and are kept for a little longer.
+                let retain = if n < 1_095 { 40 } else { 41 };
+                let claim = Claim { retain_unsettled: Duration::from_secs(retain), ..claim() };
+                let Begin::Acquired { fence, .. } = store.begin(&id(n), &claim).await.unwrap() else {
+                    panic!()
+                };
+                AttemptId { owner: claim.owner, fence: Some(fence) }
+            })
+        })
+        .collect();
+    let mut begun = Vec::new();
+    for task in tasks {
+        begun.push(task.await.unwrap());
+    }
+    clock.pass(Duration::from_secs(20));
+    for (n, attempt) in (0..).zip(&begun).take(1_095) {
+        assert_eq!(store.renew(&id(n), attempt, HOUR).await.unwrap(), Settled::Applied);
+    }
+    clock.pass(Duration::from_secs(25));
+    for swept in [3, 2, 0] {
+        assert_eq!(store.sweep(3).await.unwrap(), swept);
+    }
+    assert_eq!(store.count().await.unwrap(), [(StateKind::Running, 1_095)].into());
+    clock.pass(2 * HOUR);
+    assert_eq!(store.sweep(10_000).await.unwrap(), 1_095);
 }

@@ -4,6 +4,7 @@
  * FAULT_AT     which call of that kind fails, from 1; 0 only counts
  * FAULT_ERRNO  with which error
  * FAULT_MODE   once | always (that call and all later ones of the kind)
+ * FAULT_WHILE  a file: instead of the two above, calls fail while it is there
  * FAULT_LOG    a file that gets the line "fault" when the first call fails, and "count n" at the end
  */
 #define _GNU_SOURCE
@@ -54,7 +55,14 @@ static int is_fd_below(int fd) {
 
 static int fails(const char *op) {
     const char *wanted = getenv("FAULT_OP"), *at = getenv("FAULT_AT"), *mode = getenv("FAULT_MODE");
+    const char *bad = getenv("FAULT_WHILE");
     if (!wanted || strcmp(wanted, op) != 0) return 0;
+    if (bad) {
+        errno = atoi(getenv("FAULT_ERRNO"));
+        int failed = errno, fails = access(bad, F_OK) == 0;
+        errno = failed;
+        return fails;
+    }
     long call = __atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST), first = at ? atol(at) : 0;
     int always = mode && strcmp(mode, "always") == 0;
     if (first == 0 || call < first || (call > first && !always)) return 0;

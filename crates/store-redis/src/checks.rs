@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::link::{Link, Node};
 use crate::open_error::OpenError;
 
-/// Something about the server by which records may be lost.
+/// Something about the server by which records may be lost. [`strict`](crate::Builder::strict) refuses each of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Concern {
@@ -19,17 +19,12 @@ pub enum Concern {
     },
     /// A restart loses everything.
     NoPersistence,
-    /// A restart loses what came after the last snapshot.
+    /// A restart loses what came after the last snapshot, or everything where the server does not say whether it makes any.
     SnapshotsOnly,
-    /// The user may not ask the server about itself.
+    /// The log of writes is left to the system to be put on disk: a crash of the machine loses what came in half a minute.
+    NotSynced,
+    /// The user may not ask the server about itself, or the server does not say what was asked.
     Unchecked,
-}
-
-impl Concern {
-    /// Whether [`strict`](crate::Builder::strict) refuses it. Snapshots are what most people mean by persistence.
-    fn is_refused(&self) -> bool {
-        !matches!(self, Self::SnapshotsOnly)
-    }
 }
 
 impl fmt::Display for Concern {
@@ -42,9 +37,15 @@ impl fmt::Display for Concern {
                 f.write_str("nothing is written to disk, so that a restart forgets every call: set appendonly yes")
             }
             Self::SnapshotsOnly => f.write_str(
-                "only snapshots are written to disk, so that a restart forgets the last calls: set appendonly yes",
+                "at most snapshots are written to disk, so that a restart forgets the last calls: set appendonly yes",
             ),
-            Self::Unchecked => f.write_str("the user may not ask for its settings: allow the user +info"),
+            Self::NotSynced => f.write_str(
+                "appendfsync is no, so that a crash of the machine forgets the calls of half a minute: set appendfsync always, or \
+                 everysec",
+            ),
+            Self::Unchecked => f.write_str(
+                "it does not say whether it evicts and what it writes to disk: allow the user +info and +config|get",
+            ),
         }
     }
 }
@@ -55,24 +56,20 @@ pub(crate) async fn check(link: &Link, strict: bool) -> Result<(), Checked> {
     for node in link.nodes().await? {
         let info = match link.send_to(&node, &redis::cmd("INFO")).await {
             Ok(info) => text(info),
-            Err(fault) if fault.cause().code() == Some("NOPERM") => {
-                concerns.push(Concern::Unchecked);
-                break;
-            }
+            // Nothing is known, which is a concern of its own.
+            Err(fault) if is_refusal(&fault) => String::new(),
             Err(fault) => return Err(fault.into()),
         };
         fits(&info, &node)?;
-        let mut config = redis::cmd("CONFIG");
-        config.arg("GET").arg("save");
-        // Hosted servers refuse CONFIG. They do make snapshots.
-        let saves = link.send_to(&node, &config).await.map_or(Some(true), |reply| saves(&reply));
-        for concern in judge(&info, saves != Some(false)) {
+        let (save, appendfsync) =
+            (setting(link, &node, "save").await?, setting(link, &node, "appendfsync").await?);
+        for concern in judge(&info, save.as_deref(), appendfsync.as_deref()) {
             if !concerns.contains(&concern) {
                 concerns.push(concern);
             }
         }
     }
-    if strict && concerns.iter().any(Concern::is_refused) {
+    if strict && !concerns.is_empty() {
         return Err(Checked::Refused(OpenError::Unsafe { concerns }));
     }
     for concern in &concerns {
@@ -111,13 +108,37 @@ fn fits(info: &str, node: &Node) -> Result<(), Checked> {
     Ok(())
 }
 
-fn judge(info: &str, saves: bool) -> Vec<Concern> {
-    let mut concerns = Vec::new();
-    if let Some(policy) = field(info, "maxmemory_policy").filter(|policy| *policy != "noeviction") {
-        concerns.push(Concern::Eviction { policy: policy.to_owned() });
+/// The user may not ask it, or the command has another name.
+fn is_refusal(fault: &Fault) -> bool {
+    !matches!(fault, Fault::NotSent(_)) && matches!(fault.cause().code(), Some("NOPERM" | "ERR"))
+}
+
+/// A setting of the server; `None` where it does not say, as hosted ones do not.
+async fn setting(link: &Link, node: &Node, name: &str) -> Result<Option<String>, Fault> {
+    let mut config = redis::cmd("CONFIG");
+    config.arg("GET").arg(name);
+    match link.send_to(node, &config).await {
+        Ok(reply) => Ok(redis::from_redis_value(reply).ok().map(|(_, value): (String, String)| value)),
+        Err(fault) if is_refusal(&fault) => Ok(None),
+        Err(fault) => Err(fault),
     }
-    if field(info, "aof_enabled") == Some("0") {
-        concerns.push(if saves { Concern::SnapshotsOnly } else { Concern::NoPersistence });
+}
+
+/// What is of concern. What the server does not say is not taken for good: where it appends to a log, that is all that is needed.
+fn judge(info: &str, save: Option<&str>, appendfsync: Option<&str>) -> Vec<Concern> {
+    let mut concerns = Vec::new();
+    match field(info, "maxmemory_policy") {
+        Some("noeviction") => {}
+        Some(policy) => concerns.push(Concern::Eviction { policy: policy.to_owned() }),
+        None => concerns.push(Concern::Unchecked),
+    }
+    match (field(info, "aof_enabled"), save) {
+        (Some("1"), _) if appendfsync == Some("no") => concerns.push(Concern::NotSynced),
+        (Some("1"), _) => {}
+        (Some(_), Some("")) => concerns.push(Concern::NoPersistence),
+        (Some(_), _) => concerns.push(Concern::SnapshotsOnly),
+        (None, _) if !concerns.contains(&Concern::Unchecked) => concerns.push(Concern::Unchecked),
+        (None, _) => {}
     }
     concerns
 }
@@ -130,12 +151,6 @@ fn text(reply: Value) -> String {
     redis::from_redis_value(reply).unwrap_or_default()
 }
 
-/// Whether `CONFIG GET save` names a rule.
-fn saves(reply: &Value) -> Option<bool> {
-    let (_, rules): (String, String) = redis::from_redis_value(reply.clone()).ok()?;
-    Some(!rules.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,21 +160,33 @@ mod tests {
 
     #[test]
     fn a_server_that_keeps_what_it_was_told_is_of_no_concern() {
-        assert_eq!(judge(SAFE, false), []);
+        for (save, appendfsync) in
+            [(Some(""), Some("everysec")), (Some("3600 1"), Some("always")), (None, None)]
+        {
+            assert_eq!(judge(SAFE, save, appendfsync), []);
+        }
         assert!(fits(SAFE, &Node::Only).is_ok());
     }
 
     #[test]
     fn eviction_and_missing_persistence_are_concerns_that_say_what_to_set() {
         let info = SAFE.replace("noeviction", "allkeys-lru").replace("aof_enabled:1", "aof_enabled:0");
-        let concerns = judge(&info, false);
+        let concerns = judge(&info, Some(""), None);
         let said: String = concerns.iter().map(ToString::to_string).collect();
         assert!(
             said.contains("set maxmemory-policy noeviction") && said.contains("set appendonly yes"),
             "{said}"
         );
-        assert!(concerns.iter().all(Concern::is_refused));
-        assert_eq!(judge(&SAFE.replace("aof_enabled:1", "aof_enabled:0"), true), [Concern::SnapshotsOnly]);
+    }
+
+    #[test]
+    fn what_a_server_does_not_say_is_not_taken_for_good() {
+        let off = SAFE.replace("aof_enabled:1", "aof_enabled:0");
+        assert_eq!(judge(&off, Some("3600 1"), None), [Concern::SnapshotsOnly]);
+        assert_eq!(judge(&off, None, None), [Concern::SnapshotsOnly], "CONFIG was refused");
+        assert_eq!(judge("", None, None), [Concern::Unchecked]);
+        assert_eq!(judge(&SAFE.replace("aof_enabled:1\r\n", ""), Some("3600 1"), None), [Concern::Unchecked]);
+        assert_eq!(judge(&SAFE.replace("noeviction", "allkeys-lru"), None, Some("no")).len(), 2);
     }
 
     #[test]

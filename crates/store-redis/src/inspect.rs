@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use onlyonce_core::{
-    Cursor, ErrorKind, Filter, Inspect, Listed, Page, RecordId, StateKind, Store, StoreError,
+    Cursor, ErrorKind, Filter, Inspect, Listed, Page, RecordId, StateKind, Store, StoreError, Unresolved,
 };
 
 use crate::fault::BACKEND;
@@ -30,7 +30,7 @@ impl Inspect for RedisStore {
         let mut scan = self.scan().await.map_err(|fault| fault.during("list"))?;
         while let Some(records) = scan.records().await.map_err(|fault| fault.during("list"))? {
             for (id, record, now) in records {
-                if after.is_none_or(|after| id > after) && filter.matches(&record.snapshot(now)) {
+                if after.is_none_or(|after| id > after) && filter.matches(&id, &record.snapshot(now)) {
                     first.insert(id);
                 }
                 if first.len() > limit {
@@ -42,7 +42,7 @@ impl Inspect for RedisStore {
         let next = first.last().filter(|_| more).map(|last| Cursor(last.to_string()));
         let mut records = self.read_all(first).await?;
         // What has changed since the pass may no longer be what was asked for.
-        records.retain(|listed| filter.matches(&listed.snapshot));
+        records.retain(|listed| filter.matches(&listed.id, &listed.snapshot));
         Ok(Page { records, next })
     }
 
@@ -76,6 +76,24 @@ impl Inspect for RedisStore {
         }
         lapsed.truncate(limit);
         Ok(lapsed)
+    }
+
+    /// The same way; what was read is let go again.
+    async fn unresolved(&self, limit: u32) -> Result<Unresolved, StoreError> {
+        let unsettled = self.unsettled().await.map_err(|fault| fault.during("unresolved"))?;
+        let mut all = Unresolved::default();
+        for entries in unsettled.chunks(AT_ONCE) {
+            let left = u64::from(limit).saturating_sub(all.count) as usize;
+            if left == 0 {
+                break;
+            }
+            let lapsed = self.lapsed_of(entries).await?;
+            let some: Unresolved = lapsed.iter().take(left).map(|listed| &listed.snapshot).collect();
+            all.count += some.count;
+            all.silent += some.silent;
+            all.oldest = all.oldest.max(some.oldest);
+        }
+        Ok(all)
     }
 }
 

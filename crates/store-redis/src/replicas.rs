@@ -7,7 +7,7 @@ use std::time::Duration;
 use onlyonce_core::StoreError;
 use redis::{Cmd, RedisError, Value};
 
-use crate::fault::BACKEND;
+use crate::fault::{BACKEND, Fault};
 
 /// How many replicas must have a write, and how long to wait for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +38,23 @@ impl Replicas {
     }
 }
 
-/// Whether a script replied that it wrote: a replay has nothing to wait for.
+/// Whether a script replied that it wrote: what was there before has nothing to wait for. A script that says so must have written,
+/// also when it is repeated: a `WAIT` after nothing says nothing.
 pub(crate) fn wrote(reply: &Value) -> bool {
-    matches!(reply, Value::Int(1..) | Value::Array(_))
+    match reply {
+        Value::Int(done) => *done > 0,
+        // An attempt. Two parts are a record that somebody else has.
+        Value::Array(parts) => parts.len() == 3,
+        _ => false,
+    }
+}
+
+/// What a script replied, and how many replicas have it. A `WAIT` that failed says nothing about a write that was made before it.
+pub(crate) fn judged(reply: Value, waited: Result<u32, RedisError>) -> Result<(Value, u32), Fault> {
+    match waited {
+        Err(cause) if wrote(&reply) => Err(Fault::Unclear(cause)),
+        waited => Ok((reply, waited.unwrap_or(0))),
+    }
 }
 
 /// The reply to a `WAIT`.

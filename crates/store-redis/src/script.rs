@@ -31,6 +31,17 @@ impl Script {
         }
     }
 
+    /// Runs it in one message, whether the server knows it or not: whatever is sent later comes later.
+    #[cfg(feature = "locks")]
+    pub(crate) async fn run_whole(
+        &self,
+        link: &Link,
+        keys: &[&str],
+        arguments: &[&[u8]],
+    ) -> Result<Value, Fault> {
+        link.send(&command("EVAL", self.source, keys, arguments)).await
+    }
+
     /// As [`run`](Self::run), and says how many replicas have what it wrote.
     pub(crate) async fn run_replicated(
         &self,

@@ -21,13 +21,28 @@ impl Target {
     pub(crate) fn parse(url: &str) -> Result<Self, OpenError> {
         let Some((scheme, rest)) = url.split_once("://") else { return Self::parse_list(url) };
         match scheme {
-            "redis" | "rediss" | "redis+unix" | "unix" => Ok(Self::Single(Box::new(info(scheme, rest)?))),
+            "redis" | "rediss" => Self::parse_single(scheme, rest, &["protocol"]),
+            "redis+unix" | "unix" => Self::parse_single(scheme, rest, &["db", "user", "pass", "protocol"]),
             "redis-cluster" => Self::parse_cluster("redis", rest),
             "rediss-cluster" => Self::parse_cluster("rediss", rest),
             "redis-sentinel" => Self::parse_sentinel("redis", rest),
             "rediss-sentinel" => Self::parse_sentinel("rediss", rest),
             _ => Err(OpenError::url("its scheme is another one")),
         }
+    }
+
+    /// What the driver does not know it passes over in silence: a password that is not sent, for instance.
+    fn parse_single(scheme: &str, rest: &str, known: &[&str]) -> Result<Self, OpenError> {
+        let parameters = rest.split_once('?').map_or("", |(_, parameters)| parameters);
+        let mut names =
+            parameters.split('&').filter(|part| !part.is_empty()).map(|part| part.split('=').next());
+        if names.any(|name| name.is_none_or(|name| !known.contains(&name))) {
+            return Err(OpenError::url(
+                "it has an unknown parameter: there are protocol, and of a socket's file db, user and pass; user and password of a \
+                 server stand before its host",
+            ));
+        }
+        Ok(Self::Single(Box::new(info(scheme, rest)?)))
     }
 
     /// `[user:password@]host:port,host:port`, or with `;` between the nodes
@@ -151,6 +166,9 @@ mod tests {
             "",
             "redis-cluster://u:hunter2@h:1/5",
             "redis://u:hunter2@h:port",
+            "redis://h:1?password=hunter2",
+            "redis://h:1/0?protocol=resp3&hunter2",
+            "unix:///run/redis.sock?password=hunter2",
             "redis-cluster://u:hunter2@h:1,",
             "redis://u:hunter2@h:1/x",
             "redis-sentinel://u:hunter2@h:1",

@@ -40,12 +40,11 @@ fn nothing_happens_twice_when_processes_on_a_cluster_are_killed_and_paused() {
 
 /// `ONLYONCE_KILLS` says how many; see `cargo xtask soak`.
 #[test]
-fn of_200_duplicates_of_each_of_200_keys_from_4_processes_one_has_its_effect() {
+fn of_all_duplicates_of_each_of_200_keys_from_4_processes_one_has_its_effect() {
     let kills: u64 = std::env::var("ONLYONCE_KILLS").map_or(8, |kills| kills.parse().unwrap());
-    let report = CrowdTest::new("of_200_duplicates_of_each_of_200_keys_from_4_processes_one_has_its_effect")
+    let report = CrowdTest::new("of_all_duplicates_of_each_of_200_keys_from_4_processes_one_has_its_effect")
         .processes(4)
         .keys(200.max(kills * 20))
-        .duplicates(200)
         .kills(kills)
         .pauses(kills / 2)
         .run(|directory| open(common::url(), directory));

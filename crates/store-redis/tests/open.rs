@@ -5,6 +5,7 @@ mod common;
 
 use std::error::Error;
 
+use common::servers::Redis;
 use common::*;
 use onlyonce_core::Store;
 use onlyonce_store_redis::{Concern, OpenError, RedisStore};
@@ -69,6 +70,35 @@ async fn strict_refuses_eviction_and_missing_persistence_and_says_what_to_set() 
     assert!(concerns.contains(&Concern::Eviction { policy: "allkeys-lru".into() }), "{concerns:?}");
     let said = OpenError::Unsafe { concerns }.to_string();
     assert!(said.contains("set maxmemory-policy noeviction"), "{said}");
+}
+
+#[tokio::test]
+async fn strict_takes_only_what_keeps_every_write_and_says_so() {
+    let log: &[&str] = &["--appendonly", "yes"];
+    let tables: [(&[&str], &str, Option<Concern>); 8] = [
+        (log, "+@all", None),
+        (log, "+@all -config", None),
+        (&["--appendonly", "yes", "--appendfsync", "no"], "+@all", Some(Concern::NotSynced)),
+        (&["--save", "3600 1"], "+@all", Some(Concern::SnapshotsOnly)),
+        (&[], "+@all", Some(Concern::NoPersistence)),
+        (&[], "+@all -config", Some(Concern::SnapshotsOnly)),
+        (log, "+@all -info", Some(Concern::Unchecked)),
+        (&["--appendonly", "yes", "--rename-command", "INFO", ""], "+@all", Some(Concern::Unchecked)),
+    ];
+    for (arguments, rights, concern) in tables {
+        let server = Redis::start(arguments).await;
+        server.ask(&format!("acl setuser ann on >hunter2 ~* &* {rights}"));
+        let url = server.url().replace("redis://", "redis://ann:hunter2@");
+        RedisStore::builder(url.clone()).open().await.expect("without strict it is a warning");
+        let strict = RedisStore::builder(url).strict().open().await;
+        match (strict, concern) {
+            (Ok(_), None) => {}
+            (Err(OpenError::Unsafe { concerns }), Some(concern)) => {
+                assert_eq!(concerns, [concern], "{arguments:?} {rights}");
+            }
+            (opened, concern) => panic!("{arguments:?} {rights}: {opened:?}, not {concern:?}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use common::servers::{Redis, until};
-use onlyonce_core::lock::{LockError, Locks, NoFence, Release};
+use onlyonce_core::Owner;
+use onlyonce_core::lock::{Acquired, LockBackend, LockError, LockName, Locks, NoFence, Release};
 use onlyonce_store_redis::{OpenError, RedLock};
+use onlyonce_testkit::{FaultProxy, NetFault};
 use tokio::time::{Instant, sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -73,6 +75,34 @@ async fn two_slow_nodes_delay_nothing() {
     let guard = locks.key("a").ttl(MINUTE).wait(MINUTE).acquire().await.unwrap();
     until("all have it", || held(&nodes) == 5).await;
     drop(guard);
+}
+
+#[tokio::test]
+async fn a_claim_that_nobody_waits_for_does_not_come_after_the_release() {
+    let nodes = five().await;
+    let mut urls: Vec<_> = nodes.iter().map(Redis::url).collect();
+    let mut slow = Vec::new();
+    for n in [1, 2] {
+        let proxy = FaultProxy::start(format!("127.0.0.1:{}", nodes[n].port())).await.unwrap();
+        urls[n] = format!("redis://127.0.0.1:{}", proxy.port());
+        slow.push(proxy);
+    }
+    let redlock = RedLock::builder(urls).prefix("t:").node_timeout(10 * SECOND).open().await.unwrap();
+    let (name, owner) = (LockName::new("a").unwrap(), Owner::random());
+    // The nodes know how to release, and not how to claim.
+    let _ = redlock.release(&name, &Owner::random()).await;
+    slow.iter().for_each(|proxy| proxy.always(NetFault::DelayReply(SECOND / 2)));
+    assert!(matches!(redlock.acquire(&name, &owner, MINUTE).await, Ok(Acquired::Granted(_))));
+    assert_eq!(redlock.release(&name, &owner).await.unwrap(), Release::Released);
+    let evals = |node: &Redis| {
+        let said = node.ask("info commandstats");
+        let calls = said
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_eval:calls=")?.split(',').next()?.parse().ok());
+        calls.unwrap_or(0_u32)
+    };
+    until("the claim has come to the slow ones", || [1, 2].iter().all(|n| evals(&nodes[*n]) >= 2)).await;
+    until("they are free too", || held(&nodes) == 0).await;
 }
 
 #[tokio::test]

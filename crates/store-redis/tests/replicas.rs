@@ -7,21 +7,45 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::calls::{call, engine};
-use common::servers::{OwnCluster, Redis, Watched};
+use common::servers::{OwnCluster, PROGRAMS, Redis, Watched};
 use common::*;
-use onlyonce_core::{ErrorKind, Refusal, Settings, Settled, StateKind, Store};
+use onlyonce_core::{Answer, ErrorKind, Refusal, Settings, Settled, Settlement, StateKind, Store, Verdict};
 use onlyonce_store_redis::RedisStore;
 use onlyonce_testkit::Ledger;
 use tokio::task::JoinSet;
 
 async fn replicated(url: String, prefix: &str) -> RedisStore {
-    let builder = RedisStore::builder(url).prefix(prefix).replicas(1, Duration::from_secs(1));
-    builder.open().await.unwrap()
+    waiting(url, prefix, Duration::from_secs(1)).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_acknowledged_is_at_the_replica() {
-    let primary = Redis::start(&[]).await;
+/// One that is soon told what is missing.
+async fn quickly(url: String, prefix: &str) -> RedisStore {
+    waiting(url, prefix, Duration::from_millis(50)).await
+}
+
+async fn waiting(url: String, prefix: &str, patience: Duration) -> RedisStore {
+    RedisStore::builder(url).prefix(prefix).replicas(1, patience).open().await.unwrap()
+}
+
+/// One test for each program.
+macro_rules! on_each {
+    ($($test:ident,)+) => {
+        mod redis_7_0 { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $test() { super::$test(super::PROGRAMS[0]).await; })+ }
+        mod valkey { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $test() { super::$test(super::PROGRAMS[1]).await; })+ }
+    };
+}
+
+on_each! {
+    what_is_acknowledged_is_at_the_replica,
+    without_the_replica_nothing_runs_and_with_it_everything_goes_on,
+    a_settlement_is_acknowledged_by_what_replicas_have_however_often_it_is_repeated,
+    a_wait_that_is_refused_says_nothing_about_the_write_before_it,
+    a_server_that_has_no_replica_acknowledges_nothing,
+    a_connection_of_the_user_waits_too,
+}
+
+async fn what_is_acknowledged_is_at_the_replica(program: &'static str) {
+    let primary = Redis::start_program(program, &[]).await;
     let replica = primary.replica(&[]).await;
     let prefix = prefix();
     let store = Arc::new(replicated(primary.url(), &prefix).await);
@@ -45,9 +69,8 @@ async fn what_is_acknowledged_is_at_the_replica() {
     }
 }
 
-#[tokio::test]
-async fn without_the_replica_nothing_runs_and_with_it_everything_goes_on() {
-    let primary = Redis::start(&[]).await;
+async fn without_the_replica_nothing_runs_and_with_it_everything_goes_on(program: &'static str) {
+    let primary = Redis::start_program(program, &[]).await;
     let replica = primary.replica(&[]).await;
     let prefix = prefix();
     let store = Arc::new(replicated(primary.url(), &prefix).await);
@@ -65,10 +88,6 @@ async fn without_the_replica_nothing_runs_and_with_it_everything_goes_on() {
         store.settle(&settled, &attempt, &completed("a")).await.unwrap_err().kind(),
         ErrorKind::Ambiguous
     );
-    // On a new connection too, on which nothing else was written.
-    let elsewhere = replicated(primary.url(), &prefix).await;
-    let repeated = elsewhere.settle(&settled, &attempt, &completed("a")).await;
-    assert_eq!(repeated.unwrap_err().kind(), ErrorKind::Ambiguous);
     let refused = call(&once, "meanwhile", &effects).await.unwrap_err().0;
     assert!(matches!(&refused, Refusal::Store(error) if error.kind() == ErrorKind::Ambiguous), "{refused:?}");
     assert_eq!(effects.count("meanwhile").unwrap(), 0, "what is not replicated does not run");
@@ -84,17 +103,71 @@ async fn without_the_replica_nothing_runs_and_with_it_everything_goes_on() {
     assert_eq!(effects.count("meanwhile").unwrap(), 1);
 }
 
-#[tokio::test]
-async fn a_server_that_has_no_replica_acknowledges_nothing() {
-    let alone = Redis::start(&[]).await;
+/// On a new connection each time, on which nothing else was written, and whatever the verdict.
+async fn a_settlement_is_acknowledged_by_what_replicas_have_however_often_it_is_repeated(
+    program: &'static str,
+) {
+    let primary = Redis::start_program(program, &[]).await;
+    let replica = primary.replica(&[]).await;
+    let prefix = prefix();
+    let store = replicated(primary.url(), &prefix).await;
+    let verdicts = [completed("a").verdict, completed("").verdict, Verdict::Released, unknown("seen")];
+    let mut settled = Vec::new();
+    for verdict in verdicts {
+        let id = id();
+        let attempt = begin(&store, &id).await.unwrap().unwrap();
+        settled.push((id, attempt, Settlement { verdict, retain: Duration::from_secs(600) }));
+    }
+    replica.freeze();
+    for (id, attempt, how) in &settled {
+        for _ in 0..3 {
+            let elsewhere = quickly(primary.url(), &prefix).await;
+            let repeated = elsewhere.settle(id, attempt, how).await;
+            assert_eq!(repeated.unwrap_err().kind(), ErrorKind::Ambiguous, "{how:?}");
+        }
+    }
+    let kept = primary.ask(&format!("pexpiretime {}", key(&prefix, settled[0].0)));
+    replica.thaw();
+    for (id, attempt, how) in &settled {
+        let elsewhere = replicated(primary.url(), &prefix).await;
+        assert_eq!(elsewhere.settle(id, attempt, how).await.unwrap(), Settled::Applied, "{how:?}");
+    }
+    let still = primary.ask(&format!("pexpiretime {}", key(&prefix, settled[0].0)));
+    assert_eq!(kept, still, "a repeated settlement is not kept longer");
+}
+
+fn unknown(evidence: &'static str) -> Verdict {
+    Verdict::Unknown(Answer(evidence.into()))
+}
+
+/// A user that may write and not wait: the write is there, so it can't be said that nothing happened.
+async fn a_wait_that_is_refused_says_nothing_about_the_write_before_it(program: &'static str) {
+    let primary = Redis::start_program(program, &[]).await;
+    primary.ask("acl setuser ann on >hunter2 ~* &* +@all -wait");
+    let url = primary.url().replace("redis://", "redis://ann:hunter2@");
+    let client = redis::Client::open(url.clone()).unwrap();
+    let given = client.get_multiplexed_async_connection().await.unwrap();
+    let given = RedisStore::from_connection(given).replicas(1, Duration::from_secs(1)).open().await.unwrap();
+    for store in [given, replicated(url, "own:").await] {
+        let id = id();
+        let claim = claim();
+        let refused = store.begin(&id, &claim).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Ambiguous, "{refused:?}");
+        assert!(store.get(&id).await.unwrap().is_some(), "it was begun");
+        // What others have needs no replica.
+        assert!(begin(&store, &id).await.unwrap().is_none());
+    }
+}
+
+async fn a_server_that_has_no_replica_acknowledges_nothing(program: &'static str) {
+    let alone = Redis::start_program(program, &[]).await;
     let store = replicated(alone.url(), &prefix()).await;
     assert_eq!(begin(&store, &id()).await.unwrap_err().kind(), ErrorKind::Ambiguous);
     assert!(store.get(&id()).await.unwrap().is_none(), "reading needs no replica");
 }
 
-#[tokio::test]
-async fn a_connection_of_the_user_waits_too() {
-    let primary = Redis::start(&[]).await;
+async fn a_connection_of_the_user_waits_too(program: &'static str) {
+    let primary = Redis::start_program(program, &[]).await;
     let replica = primary.replica(&[]).await;
     let client = redis::Client::open(primary.url()).unwrap();
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(10)));

@@ -5,6 +5,7 @@
 //! - [`ModelStore`]: the contract a second time, as plain as can be. With a [`Flaw`] it is a mutant that the laws catch.
 //! - [`FaultyStore`]: loses requests and replies, delays and hangs, by a script or from a seed.
 //! - [`FaultProxy`]: a network between a client and a real server that drops, delays, resets and half-closes.
+//! - [`frames`]: HTTP/2 byte by byte, for streams that end as no client would end them.
 //! - [`free_port`] and [`free_pair`]: for servers that are killed and started again where they were.
 //! - [`Ledger`] and [`History`]: what really happened, what callers heard, and whether the two fit.
 //! - [`KillTest`](kill) and [`CrowdTest`](kill): processes that make calls are killed, paused and restarted; nothing may happen
@@ -44,6 +45,7 @@
 //! ```
 
 mod faulty;
+pub mod frames;
 mod harness;
 mod history;
 #[cfg(unix)]

@@ -109,6 +109,39 @@ fn a_key_left_in_progress_is_found() {
 }
 
 #[test]
+fn a_stored_answer_whose_record_did_not_complete_is_found() {
+    for state in [Some(StateKind::Lapsed), Some(StateKind::Released), None] {
+        let (ledger, history) = (Ledger::in_memory(), History::new());
+        ledger.record("a", "fence 1").unwrap();
+        history.answered("a", "receipt");
+        history.ended("a", state);
+        assert!(wrong(&ledger, &history, 0.0).contains("a: a stored answer was lost"), "{state:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_was_not_stored_may_end_as_unknown_but_not_be_repeated() {
+    let (ledger, history) = (Ledger::in_memory(), History::new());
+    ledger.record("a", "fence 1").unwrap();
+    history.unstored("a", "receipt");
+    history.ended("a", Some(StateKind::Lapsed));
+    assert!(history.check(&ledger, 0.0).unwrap().is_ok());
+    history.ended("a", Some(StateKind::Released));
+    assert!(wrong(&ledger, &history, 0.0).contains("a: a retry would run again what had an effect"));
+}
+
+#[test]
+fn a_key_whose_end_nobody_looked_at_is_found() {
+    let (ledger, history) = (Ledger::in_memory(), History::new());
+    for key in ["a", "b"] {
+        ledger.record(key, "fence 1").unwrap();
+        history.answered(key, "receipt");
+    }
+    history.ended("a", Some(StateKind::Completed));
+    assert!(wrong(&ledger, &history, 0.0).contains("b: nobody looked how it ended"));
+}
+
+#[test]
 fn too_few_answers_show_nothing() {
     let (ledger, history) = (Ledger::in_memory(), History::new());
     assert!(wrong(&ledger, &history, 0.0).contains("0 of 0 calls"));

@@ -124,6 +124,20 @@ async fn a_dropped_reply_was_a_request_that_arrived() {
 }
 
 #[tokio::test]
+async fn in_a_black_hole_nobody_hears_that_the_other_side_has_closed() {
+    let world = World::new().await;
+    let mut client = world.client().await;
+    say(&mut client, "before").await;
+    assert_eq!(heard(&mut client).await.unwrap(), "before");
+    world.proxy.black_hole();
+    client.shutdown().await.unwrap();
+    assert!(is_quiet(&mut client).await, "the server would close in its turn");
+    assert_eq!(*world.told.lock(), ["before"]);
+    world.proxy.heal().await;
+    assert!(heard(&mut client).await.is_err(), "a connection that lost its end is reset by healing");
+}
+
+#[tokio::test]
 async fn a_delayed_request_arrives_even_if_its_sender_has_gone() {
     let world = World::new().await;
     let mut client = world.client().await;

@@ -201,12 +201,79 @@ async fn a_static_page_gets_its_token_from_the_server_and_fetch_gets_a_key() {
     browser.go(&format!("{address}/static")).await;
     let keys = "
         const sent = [];
-        window.fetch = async (url, options) => sent.push(options.headers.get('Idempotency-Key'));
+        window.fetch = async (call) => sent.push(call.headers.get('Idempotency-Key'));
         await once.fetch('/x', { method: 'POST' });
         await once.fetch('/x', { method: 'POST' });
         await once.fetch('/x', { method: 'POST', once: 'mine' });
         return [new Set(sent).size, sent[0].length, sent[2]];";
     assert_eq!(browser.run(&format!("return (async () => {{ {keys} }})()")).await, json!([3, 32, "mine"]));
+}
+
+#[tokio::test]
+async fn fetch_keeps_all_that_a_request_has() {
+    let (browser, _shop, address) = visit(Scripts::On).await;
+    browser.go(&format!("{address}/static")).await;
+    let sent = "
+        const sent = [];
+        window.fetch = async (call) => {
+            const headers = ['Idempotency-Key', 'X-Tenant', 'Content-Type'].map((name) => call.headers.get(name));
+            sent.push([call.method, new URL(call.url).pathname, ...headers, await call.text()].join(' '));
+        };
+        const json = { 'X-Tenant': 'a', 'Content-Type': 'application/json' };
+        const keyed = new Request('/x', { method: 'POST', headers: { ...json, 'Idempotency-Key': 'mine' }, body: '{}' });
+        const bare = () => new Request('/x', { method: 'PUT', headers: json, body: '{}' });
+        await once.fetch(keyed);
+        await once.fetch(bare(), { once: 'other' });
+        await once.fetch(bare());
+        await once.fetch('/x', { method: 'POST', headers: json, body: '1', once: 'third' });
+        await once.fetch('/x', { method: 'POST', headers: { 'Idempotency-Key': 'fourth' } });
+        const refused = await once.fetch('http://[', {}).then(() => 'no', () => 'refused');
+        return [...sent.map((line, n) => n === 2 ? line.replace(/[0-9a-f]{32}/, 'made') : line), refused];";
+    let expected = json!([
+        "POST /x mine a application/json {}",
+        "PUT /x other a application/json {}",
+        "PUT /x made a application/json {}",
+        "POST /x third a application/json 1",
+        "POST /x fourth   ",
+        "refused",
+    ]);
+    assert_eq!(browser.run(&format!("return (async () => {{ {sent} }})()")).await, expected);
+}
+
+#[tokio::test]
+async fn a_token_that_comes_late_does_not_replace_the_one_that_was_sent() {
+    let (browser, _shop, address) = visit(Scripts::On).await;
+    browser.go(&format!("{address}/static")).await;
+    let script = "
+        const form = document.querySelector('form');
+        const token = () => form.querySelector('input[name=_once]');
+        const until = async (holds) => { while (!holds()) await new Promise((next) => setTimeout(next, 5)); };
+        await until(() => token() && token().value);
+        token().value = '';
+        const real = window.fetch;
+        let release, arrived = 0, asked = 0;
+        const held = new Promise((done) => { release = done; });
+        window.fetch = async (...call) => {
+            if (++asked === 1) await held;
+            const answer = await real(...call);
+            const json = answer.json.bind(answer);
+            answer.json = async () => { const issued = await json(); arrived++; return issued; };
+            return answer;
+        };
+        dispatchEvent(new Event('pageshow'));
+        let sent;
+        form.addEventListener('submit', (event) => {
+            if (!token().value) return;
+            event.preventDefault();
+            sent = token().value;
+        });
+        form.requestSubmit();
+        await until(() => sent);
+        release();
+        await until(() => arrived === 2);
+        await new Promise((next) => setTimeout(next));
+        return [asked, token().value === sent];";
+    assert_eq!(browser.run(&format!("return (async () => {{ {script} }})()")).await, json!([2, true]));
 }
 
 #[tokio::test]

@@ -69,7 +69,7 @@ pub(super) const SOAKS: &[Soak] = &[
         name: "redis-crowd",
         title: "Four processes on one Redis send the same keys and are killed and paused at random",
         package: "onlyonce-store-redis",
-        filter: "test(of_200_duplicates)",
+        filter: "test(of_all_duplicates)",
         variable: "ONLYONCE_KILLS",
         count: 400,
         kind: Kind::Shows,

@@ -139,8 +139,10 @@ fn read(load: &OwnedMessage, failures: u32, deliveries: u32) -> Message {
         }
     }
     let failures = failures.saturating_add(before);
+    // A topic that was deleted and made again counts from zero: the time of the message tells the two apart.
+    let time = load.timestamp().to_millis().map(|millis| format!("@{millis}")).unwrap_or_default();
     message
-        .with_position(format!("{}/{}/{}", load.topic(), load.partition(), load.offset()))
+        .with_position(format!("{}/{}/{}{time}", load.topic(), load.partition(), load.offset()))
         .with_history(History { failures, deliveries: deliveries.saturating_add(before) })
 }
 

@@ -124,8 +124,8 @@ impl<T: Clone> Lanes<T> {
     pub(super) fn hold(&mut self, ticket: &Ticket, failed: bool) {
         if let Some(entry) = self.entry(ticket) {
             entry.state = State::Held;
-            entry.failures += u32::from(failed);
-            entry.deliveries += 1;
+            entry.failures = entry.failures.saturating_add(u32::from(failed));
+            entry.deliveries = entry.deliveries.saturating_add(1);
         }
     }
 
@@ -138,9 +138,25 @@ impl<T: Clone> Lanes<T> {
         }
     }
 
-    /// The partition is somebody else's now.
+    /// The partition is somebody else's now, or begins anew.
     pub(super) fn revoke(&mut self, place: &Place) {
         self.lanes.remove(place);
+    }
+
+    /// No partition is ours any more.
+    pub(super) fn revoke_all(&mut self) {
+        self.lanes.clear();
+    }
+
+    pub(super) fn is_paused(&self, place: &Place) -> bool {
+        self.lanes.get(place).is_some_and(|lane| lane.paused)
+    }
+
+    /// It could not be told to go on; to be tried again after the next message that is done.
+    pub(super) fn still_paused(&mut self, place: &Place) {
+        if let Some(lane) = self.lanes.get_mut(place) {
+            lane.paused = true;
+        }
     }
 
     /// Gives nothing out any more.
@@ -217,6 +233,16 @@ mod tests {
         lanes.hold(&old, true);
         let (_, _, failures, _) = lanes.take().unwrap();
         assert_eq!(failures, 0);
+    }
+
+    #[test]
+    fn a_partition_that_begins_anew_takes_what_is_before_its_old_messages() {
+        let mut lanes = Lanes::new(1);
+        lanes.add(&place(0), 10, false, 10);
+        // Taken away and given back without a word in between: it begins at what was committed.
+        lanes.revoke(&place(0));
+        lanes.add(&place(0), 5, false, 5);
+        assert_eq!(lanes.take().unwrap().1, 5);
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub use self::publisher::KafkaPublisher;
 
 /// A topic of a Kafka, and where its poison goes.
 ///
-/// The consumer group of Kafka is the group of the [`Consumer`](crate::Consumer). Positions name messages without an id:
-/// a topic that is deleted and made again starts over with them, so give its messages ids.
+/// The consumer group of Kafka is the group of the [`Consumer`](crate::Consumer). Messages without an id are named by their position
+/// and their time.
 ///
 /// ```
 /// use onlyonce_consumer::Kafka;

@@ -8,13 +8,14 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
 
 use crate::adapter::BrokerError;
-use crate::identity::MESSAGE_ID_HEADER;
+use crate::identity::{KEY_HEADER, MESSAGE_ID_HEADER};
 
 /// The longest that the brokers may take to have a message.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Publishes to a Kafka, and waits until all replicas in sync have it. For the relay of an outbox: the id of an event is its
-/// key, and the header `onlyonce-message-id`.
+/// Publishes to a Kafka, and waits until all replicas in sync have it. For the relay of an outbox: the id of an event is the header
+/// `onlyonce-message-id`, and the key of the record is that of the event, so that events of one key stay in one partition; without
+/// one it is the id.
 #[derive(Clone)]
 pub struct KafkaPublisher(FutureProducer);
 
@@ -50,11 +51,19 @@ impl KafkaPublisher {
         payload: &[u8],
     ) -> Result<(), BrokerError> {
         let mut all = OwnedHeaders::new();
+        let mut order = message_id;
         for (key, value) in headers {
+            // The client panics at it.
+            if key.contains('\0') {
+                return Err(BrokerError::new("publish", format!("the header {key:?} has a NUL in its name")));
+            }
+            if key == KEY_HEADER {
+                order = value;
+            }
             all = all.insert(Header { key, value: Some(value) });
         }
         all = all.insert(Header { key: MESSAGE_ID_HEADER, value: Some(message_id) });
-        let record = FutureRecord::to(topic).key(message_id).payload(payload).headers(all);
+        let record = FutureRecord::to(topic).key(order).payload(payload).headers(all);
         self.0.send(record, PATIENCE).await.map(drop).map_err(|(error, _)| BrokerError::new("publish", error))
     }
 }

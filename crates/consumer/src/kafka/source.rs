@@ -52,18 +52,36 @@ impl Desk {
     }
 }
 
-/// Forgets what belongs to somebody else.
+/// Forgets what belongs to somebody else. Whatever the group gives us begins anew, and is not paused: the client keeps a pause of
+/// ours beyond the partition's going and coming, while the lane that would have ended it is gone.
 pub(super) struct Turns(Desk);
+
+impl Turns {
+    fn begin_anew(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
+        for element in partitions.elements() {
+            let place = (element.topic().to_owned(), element.partition());
+            self.0.change(|lanes| lanes.revoke(&place));
+        }
+        if let Err(error) = consumer.resume(partitions) {
+            tracing::warn!(%error, "partitions that change hands were not resumed");
+        }
+    }
+}
 
 impl ClientContext for Turns {}
 
 impl ConsumerContext for Turns {
-    fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        if let Rebalance::Revoke(partitions) = rebalance {
-            for element in partitions.elements() {
-                let place = (element.topic().to_owned(), element.partition());
-                self.0.change(|lanes| lanes.revoke(&place));
-            }
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        match rebalance {
+            Rebalance::Revoke(partitions) => self.begin_anew(consumer, partitions),
+            Rebalance::Error(_) => self.0.change(Lanes::revoke_all),
+            Rebalance::Assign(_) => {}
+        }
+    }
+
+    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        if let Rebalance::Assign(partitions) = rebalance {
+            self.begin_anew(consumer, partitions);
         }
     }
 }
@@ -75,6 +93,8 @@ pub(super) struct Hub {
     pub(super) desk: Desk,
     pub(super) dead: String,
     pub(super) retry: Option<String>,
+    /// The longest that a message of a retry topic may ask to wait.
+    longest: Duration,
 }
 
 impl Hub {
@@ -83,11 +103,18 @@ impl Hub {
         let (topic, partition) = &ticket.place;
         let (store, resume) = self.desk.change(|lanes| lanes.done(ticket));
         if resume {
-            self.consumer.resume(&only(&ticket.place))?;
+            self.resume(&ticket.place);
         }
         match store {
             Some(offset) => self.consumer.store_offset(topic, *partition, offset),
             None => Ok(()),
+        }
+    }
+
+    fn resume(&self, place: &Place) {
+        if let Err(error) = self.consumer.resume(&only(place)) {
+            tracing::warn!(%error, "a partition with room was not resumed, will retry");
+            self.desk.change(|lanes| lanes.still_paused(place));
         }
     }
 
@@ -107,8 +134,9 @@ impl Hub {
         let place = (message.topic().to_owned(), message.partition());
         let offset = message.offset();
         let early = not_before(&message).and_then(|then| {
-            let left = then - Timestamp::now().to_millis().unwrap_or(then);
-            u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_millis)
+            let left = then.saturating_sub(Timestamp::now().to_millis().unwrap_or(then));
+            let left = Duration::from_millis(u64::try_from(left).ok()?).min(self.longest);
+            (!left.is_zero()).then_some(left)
         });
         let (ticket, pause) =
             self.desk.change(|lanes| lanes.add(&place, offset, early.is_some(), Arc::new(message)));
@@ -117,6 +145,10 @@ impl Hub {
         }
         if pause && let Err(error) = self.consumer.pause(&only(&place)) {
             tracing::debug!(%error, "a full partition was not paused");
+        }
+        // It may have been emptied and resumed before this pause took hold: then it would stay paused for good.
+        if pause && !self.desk.lanes.lock().is_paused(&place) {
+            self.resume(&place);
         }
     }
 }
@@ -142,10 +174,18 @@ impl KafkaSource {
         topics.extend(kafka.retry.as_deref());
         consumer.subscribe(&topics)?;
         let producer = kafka.publishing().create()?;
-        let hub = Arc::new(Hub { consumer, producer, desk, dead, retry: kafka.retry.clone() });
-        let receiver = Arc::clone(&hub);
-        let receiving = tokio::spawn(async move { receiver.receive().await });
+        let (retry, longest) = (kafka.retry.clone(), plan.retries.longest);
+        let hub = Arc::new(Hub { consumer, producer, desk, dead, retry, longest });
+        let receiving = Self::receive(&hub, Duration::ZERO);
         Ok(Self { hub, receiving })
+    }
+
+    fn receive(hub: &Arc<Hub>, after: Duration) -> JoinHandle<()> {
+        let receiver = Arc::clone(hub);
+        tokio::spawn(async move {
+            sleep(after).await;
+            receiver.receive().await;
+        })
     }
 }
 
@@ -153,10 +193,11 @@ impl KafkaSource {
 impl Source for KafkaSource {
     async fn next(&mut self) -> Box<dyn Delivery> {
         loop {
-            let moved = self.hub.desk.moved.notified();
+            let hub = Arc::clone(&self.hub);
+            let moved = hub.desk.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            let taken = self.hub.desk.lanes.lock().take();
+            let taken = hub.desk.lanes.lock().take();
             if let Some((ticket, load, failures, deliveries)) = taken {
                 return Box::new(KafkaDelivery::new(
                     Arc::clone(&self.hub),
@@ -166,7 +207,15 @@ impl Source for KafkaSource {
                     deliveries,
                 ));
             }
-            moved.await;
+            tokio::select! {
+                () = moved => {}
+                ended = &mut self.receiving => {
+                    // It never ends by itself. Without it nothing would come any more, and nobody would know why.
+                    tracing::error!(?ended, "receiving from Kafka ended, and is begun again");
+                    // Begun before anything is waited for: this may be dropped, and a task that has ended is not asked twice.
+                    self.receiving = Self::receive(&self.hub, PAUSE);
+                }
+            }
         }
     }
 

@@ -9,25 +9,24 @@ use crate::patience::in_time;
 use crate::start::StartError;
 
 impl Nats {
-    pub(super) async fn prepare(
-        &self,
-        jet: &Jet,
-        dead: &str,
-        plan: &Plan,
-    ) -> Result<(Stream, PullConsumer), StartError> {
+    /// The stream, once everything is as it must be.
+    pub(super) async fn prepare(&self, jet: &Jet, dead: &str) -> Result<Stream, StartError> {
         if self.declare {
             self.make(jet, dead).await?;
         }
-        let stream = in_time("look for a stream", jet.get_stream(&self.stream)).await.map_err(|error| {
+        let stream = self.find(jet).await?;
+        self.check_dead_letter(jet, dead).await?;
+        Ok(stream)
+    }
+
+    pub(super) async fn find(&self, jet: &Jet) -> Result<Stream, StartError> {
+        in_time("look for a stream", jet.get_stream(&self.stream)).await.map_err(|error| {
             StartError::Source(format!(
                 "the stream {} can't be used ({}); make it, or say Nats::declare",
                 self.stream,
                 error.cause()
             ))
-        })?;
-        self.check_dead_letter(jet, dead).await?;
-        let consumer = self.durable_consumer(&stream, plan).await?;
-        Ok((stream, consumer))
+        })
     }
 
     async fn make(&self, jet: &Jet, dead: &str) -> Result<(), BrokerError> {
@@ -60,7 +59,12 @@ impl Nats {
         Ok(())
     }
 
-    async fn durable_consumer(&self, stream: &Stream, plan: &Plan) -> Result<PullConsumer, StartError> {
+    /// Makes it where it is not there.
+    pub(super) async fn durable_consumer(
+        &self,
+        stream: &Stream,
+        plan: &Plan,
+    ) -> Result<PullConsumer, StartError> {
         let name = match &self.durable {
             Some(name) => name.clone(),
             None => format!("{}-{}", plan.group, plan.handler).replace([' ', '.', '*', '>', '/', '\\'], "_"),

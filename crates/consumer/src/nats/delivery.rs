@@ -1,5 +1,6 @@
 //! One delivery, and what can be done with it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
@@ -7,6 +8,7 @@ use async_nats::jetstream::{self, AckKind};
 use async_trait::async_trait;
 
 use super::Jet;
+use super::source::Life;
 use crate::adapter::{BrokerError, Delivery, Note};
 use crate::decision::{Action, Reason};
 use crate::message::{History, Message};
@@ -19,6 +21,7 @@ pub(super) struct NatsDelivery {
     message: Message,
     delivery: jetstream::Message,
     jet: Jet,
+    life: Arc<Life>,
     dead: String,
     ack_wait: Duration,
 }
@@ -27,20 +30,27 @@ impl NatsDelivery {
     pub(super) fn new(
         delivery: jetstream::Message,
         jet: &Jet,
-        created: i128,
+        life: Arc<Life>,
         dead: &str,
         ack_wait: Duration,
     ) -> Self {
-        let message = read(&delivery, created);
-        Self { message, delivery, jet: jet.clone(), dead: dead.to_owned(), ack_wait }
+        let message = read(&delivery);
+        Self { message, delivery, jet: jet.clone(), life, dead: dead.to_owned(), ack_wait }
     }
 
     async fn answer(&self, kind: AckKind) -> Result<(), BrokerError> {
         in_time("answer a delivery", self.delivery.ack_with(kind)).await
     }
 
-    /// Sure only once the server has said so.
+    /// Sure only once the server has said so. Not where the stream was made again: an ack names a number, and the message that
+    /// has it now is another one.
     async fn sure(&self, kind: AckKind) -> Result<(), BrokerError> {
+        if self.life.is_over() {
+            return Err(BrokerError::new(
+                "ack",
+                "the stream was deleted and made again; the message went with it",
+            ));
+        }
         in_time("ack", self.delivery.double_ack_with(kind)).await
     }
 
@@ -60,8 +70,9 @@ impl NatsDelivery {
     async fn publish_dead(&self, reason: &Reason, note: &Note) -> Result<(), BrokerError> {
         let mut headers = HeaderMap::new();
         for (name, values) in self.delivery.headers.iter().flat_map(HeaderMap::iter) {
-            // Its own id for the stream's window is replaced by one for this dead letter: another group may have one too.
-            if *name != async_nats::header::NATS_MESSAGE_ID {
+            // Not what tells the server what to do with it: its id for the stream's window, which is replaced by one for this dead
+            // letter, or which stream or last message is expected, which would refuse it for ever.
+            if !name.to_string().to_ascii_lowercase().starts_with("nats-") {
                 values.iter().for_each(|value| headers.append(name.clone(), value.clone()));
             }
         }
@@ -110,7 +121,7 @@ impl Delivery for NatsDelivery {
     }
 }
 
-fn read(delivery: &jetstream::Message, created: i128) -> Message {
+fn read(delivery: &jetstream::Message) -> Message {
     let mut message = Message::new(delivery.subject.as_str(), delivery.payload.clone());
     for (name, values) in delivery.headers.iter().flat_map(HeaderMap::iter) {
         for value in values {
@@ -120,7 +131,12 @@ fn read(delivery: &jetstream::Message, created: i128) -> Message {
     let Ok(info) = delivery.info() else { return message };
     let before = u32::try_from(info.delivered.saturating_sub(1)).unwrap_or(0);
     message
-        // A stream that was deleted and made again starts over: its time of birth tells the two apart.
-        .with_position(format!("{}@{created}/{}", info.stream, info.stream_sequence))
+        // A stream that was deleted and made again counts from one: when the message was stored tells the two apart.
+        .with_position(format!(
+            "{}/{}@{}",
+            info.stream,
+            info.stream_sequence,
+            info.published.unix_timestamp_nanos()
+        ))
         .with_history(History { failures: before, deliveries: before })
 }

@@ -22,6 +22,9 @@ use crate::start::{Horizon, StartError};
 
 pub use self::publisher::NatsPublisher;
 
+/// The longest that the server may be told to wait for an ack: what a dead consumer held comes back after it.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
+
 /// A stream of a NATS JetStream, and where its poison goes.
 ///
 /// ```
@@ -86,10 +89,10 @@ impl Nats {
         self
     }
 
-    /// How long the server waits for an ack before it delivers again, where the durable consumer is made by this one (30 s).
-    /// Handlers may take longer: progress is reported at a third of it.
+    /// How long the server waits for an ack before it delivers again, where the durable consumer is made by this one (30 s; up to a
+    /// day). Handlers may take longer: progress is reported at a third of it.
     pub fn ack_wait(mut self, wait: Duration) -> Self {
-        self.ack_wait = wait;
+        self.ack_wait = wait.min(LONGEST_WAIT);
         self
     }
 }
@@ -119,13 +122,13 @@ impl Connect for Nats {
             Reach::Url(url) => in_time("connect", async_nats::connect(url)).await?,
         };
         let context = jetstream::new(client);
-        let (stream, consumer) = self.prepare(&context, dead, plan).await?;
+        let stream = self.prepare(&context, dead).await?;
         let horizon = match stream.cached_info().config.max_age {
             Duration::ZERO => Horizon::Ever,
             age => Horizon::For(age),
         };
-        let created = stream.cached_info().created.unix_timestamp_nanos();
-        let source = NatsSource::start(context, consumer, created, dead.clone(), plan.at_once).await?;
+        let dead = dead.clone();
+        let source = NatsSource::start(*self, plan.clone(), context, dead, &stream).await?;
         Ok(Connected { source: Box::new(source), horizon, warnings: Vec::new() })
     }
 }

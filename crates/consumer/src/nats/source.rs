@@ -1,53 +1,92 @@
 //! Deliveries of a durable consumer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::consumer::{PullConsumer, pull};
+use async_nats::jetstream::stream::Stream;
 use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::sleep;
 
-use super::Jet;
 use super::delivery::NatsDelivery;
-use crate::adapter::{BrokerError, Delivery, Source};
+use super::{Jet, Nats};
+use crate::adapter::{BrokerError, Delivery, Plan, Source};
 use crate::patience::in_time;
+use crate::start::StartError;
 
 /// Between attempts to pull again; the client itself reconnects with pauses of its own.
 const PAUSE: Duration = Duration::from_millis(500);
 
-pub(super) struct NatsSource {
-    jet: Jet,
-    consumer: PullConsumer,
+/// The time between the making of a stream and its end.
+pub(super) struct Life {
     created: i128,
+    over: AtomicBool,
+}
+
+impl Life {
+    fn of(stream: &Stream) -> Arc<Self> {
+        let created = stream.cached_info().created.unix_timestamp_nanos();
+        Arc::new(Self { created, over: AtomicBool::new(false) })
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+}
+
+pub(super) struct NatsSource {
+    nats: Nats,
+    plan: Plan,
+    jet: Jet,
     dead: String,
-    at_once: usize,
+    consumer: PullConsumer,
+    life: Arc<Life>,
     messages: Option<pull::Stream>,
 }
 
 impl NatsSource {
     pub(super) async fn start(
+        nats: Nats,
+        plan: Plan,
         jet: Jet,
-        consumer: PullConsumer,
-        created: i128,
         dead: String,
-        at_once: u16,
-    ) -> Result<Self, BrokerError> {
-        let mut source = Self { jet, consumer, created, dead, at_once: at_once.into(), messages: None };
+        stream: &Stream,
+    ) -> Result<Self, StartError> {
+        let consumer = nats.durable_consumer(stream, &plan).await?;
+        let life = Life::of(stream);
+        let mut source = Self { nats, plan, jet, dead, consumer, life, messages: None };
         source.messages = Some(source.pull().await?);
         Ok(source)
     }
 
     /// Asks for no more than can be handled: what lies in a buffer here runs out of its time there.
     async fn pull(&self) -> Result<pull::Stream, BrokerError> {
-        let pull = self.consumer.stream().max_messages_per_batch(self.at_once);
+        let pull = self.consumer.stream().max_messages_per_batch(self.plan.at_once.into());
         let pull = pull.expires(Duration::from_secs(10)).heartbeat(Duration::from_secs(3));
         in_time("pull", pull.messages()).await
     }
 
+    /// Pulls again. The stream and the durable consumer may have been deleted, and made again, meanwhile; the stream must be made by
+    /// somebody else, the consumer is made here.
+    async fn pull_again(&mut self) -> Result<(), StartError> {
+        let stream = self.nats.find(&self.jet).await?;
+        let life = Life::of(&stream);
+        if life.created != self.life.created {
+            tracing::warn!(stream = self.nats.stream, "the stream was deleted and made again");
+            self.life.over.store(true, Ordering::Release);
+            self.life = life;
+        }
+        self.consumer = self.nats.durable_consumer(&stream, &self.plan).await?;
+        self.messages = Some(self.pull().await?);
+        Ok(())
+    }
+
     fn delivery(&self, message: async_nats::jetstream::Message) -> Box<dyn Delivery> {
         let ack_wait = self.consumer.cached_info().config.ack_wait;
-        Box::new(NatsDelivery::new(message, &self.jet, self.created, &self.dead, ack_wait))
+        Box::new(NatsDelivery::new(message, &self.jet, Arc::clone(&self.life), &self.dead, ack_wait))
     }
 }
 
@@ -57,12 +96,9 @@ impl Source for NatsSource {
         loop {
             let Some(messages) = &mut self.messages else {
                 sleep(PAUSE).await;
-                match self.pull().await {
-                    Ok(messages) => self.messages = Some(messages),
-                    Err(error) => {
-                        let error = &error as &dyn std::error::Error;
-                        tracing::warn!(error, "NATS can't be reached, will retry");
-                    }
+                if let Err(error) = self.pull_again().await {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, stream = self.nats.stream, "NATS can't be pulled from, will retry");
                 }
                 continue;
             };

@@ -7,10 +7,11 @@ use lapin::types::{AMQPValue, FieldTable};
 /// The longest delay that a queue is made for: 2^23 ms, 2.3 hours.
 const LONGEST: u64 = 1 << 23;
 
-/// How long a message that asked for `pause` really waits, in milliseconds: the next power of two.
-pub(super) fn tier(pause: Duration) -> u64 {
+/// How long a message that asked for `pause` may really wait, in milliseconds: the next power of two, or those above it.
+pub(super) fn tiers(pause: Duration) -> impl Iterator<Item = u64> {
     let millis = u64::try_from(pause.as_millis()).unwrap_or(LONGEST);
-    millis.clamp(1, LONGEST).next_power_of_two()
+    let first = millis.clamp(1, LONGEST).next_power_of_two();
+    std::iter::successors(Some(first), |tier| Some(tier * 2)).take_while(|tier| *tier <= LONGEST)
 }
 
 /// The name of the queue in which messages wait before they return to `queue`.
@@ -37,9 +38,10 @@ mod tests {
     #[test]
     fn a_delay_is_never_shorter_than_asked_for_and_less_than_twice_as_long() {
         for millis in [0, 1, 3, 1_000, 1_024, 1_025, 300_000] {
-            let tier = tier(Duration::from_millis(millis));
+            let tier = tiers(Duration::from_millis(millis)).next().unwrap();
             assert!(tier >= millis && tier < 2 * millis.max(1), "{millis} {tier}");
         }
-        assert_eq!(tier(Duration::MAX), LONGEST);
+        assert_eq!(tiers(Duration::MAX).collect::<Vec<_>>(), [LONGEST]);
+        assert_eq!(tiers(Duration::from_secs(4_000)).collect::<Vec<_>>(), [1 << 22, LONGEST]);
     }
 }

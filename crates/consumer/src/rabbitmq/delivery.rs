@@ -8,7 +8,7 @@ use lapin::BasicProperties;
 use lapin::options::{BasicAckOptions, BasicNackOptions};
 use lapin::types::{AMQPValue, FieldTable};
 
-use super::link::Publisher;
+use super::leaving::Leaving;
 use crate::adapter::{BrokerError, Delivery, Note};
 use crate::decision::{Action, Reason};
 use crate::message::{History, Message};
@@ -16,20 +16,21 @@ use crate::patience::in_time;
 
 const FAILURES: &str = "onlyonce-failures";
 const DELIVERIES: &str = "onlyonce-deliveries";
-/// Before a message is given back that could be sent nowhere.
+/// Before a message is given back that could be sent nowhere: at least, and at most.
 const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Until a dead letter that leads nowhere is tried again.
 const DEAD_LATER: Duration = Duration::from_secs(30);
 
 pub(super) struct RabbitDelivery {
     message: Message,
     delivery: lapin::message::Delivery,
-    publisher: Arc<Publisher>,
+    leaving: Arc<Leaving>,
 }
 
 impl RabbitDelivery {
-    pub(super) fn new(delivery: lapin::message::Delivery, publisher: Arc<Publisher>) -> Self {
-        Self { message: read(&publisher.queue, &delivery), delivery, publisher }
+    pub(super) fn new(delivery: lapin::message::Delivery, leaving: Arc<Leaving>) -> Self {
+        Self { message: read(&leaving.queue, &delivery), delivery, leaving }
     }
 
     async fn done(&self) -> Result<(), BrokerError> {
@@ -43,17 +44,17 @@ impl RabbitDelivery {
         let counts = [(FAILURES, failures), (DELIVERIES, deliveries)];
         let counts = counts.map(|(name, n)| (name, AMQPValue::LongLongInt(n.into())));
         let properties = self.properties(counts);
-        self.publisher.later(pause, &self.delivery.data, properties).await?;
+        self.leaving.later(pause, &self.delivery.data, properties).await?;
         self.done().await
     }
 
     async fn dead(&self, reason: &Reason, note: &Note) -> Result<(), BrokerError> {
-        let headers = note.headers(reason, &self.publisher.queue);
+        let headers = note.headers(reason, &self.leaving.queue);
         // It starts anew if somebody sends it back.
         let counts = [FAILURES, DELIVERIES].map(|name| (name, AMQPValue::LongLongInt(0)));
         let texts = headers.into_iter().map(|(name, text)| (name, AMQPValue::LongString(text.into())));
         let properties = self.properties(counts.into_iter().chain(texts));
-        match self.publisher.dead(&self.delivery.data, properties).await {
+        match self.leaving.dead(&self.delivery.data, properties).await {
             Ok(()) => self.done().await,
             Err(error) => {
                 tracing::error!(
@@ -68,7 +69,11 @@ impl RabbitDelivery {
     /// Its own properties, and these headers; persistent, because it may have to wait.
     fn properties(&self, headers: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> BasicProperties {
         let own = &self.delivery.properties;
-        let mut table: FieldTable = own.headers().clone().unwrap_or_default();
+        let mut table = FieldTable::default();
+        // Not where else it went when it was first published: it is there already.
+        for (name, value) in own.headers().iter().flatten().filter(|(name, _)| name.as_str() != "CC") {
+            table.insert(name.clone(), value.clone());
+        }
         for (name, value) in headers {
             table.insert(name.into(), value);
         }
@@ -109,7 +114,13 @@ impl Delivery for RabbitDelivery {
             Action::DeadLetter(reason) => self.dead(reason, note).await,
         };
         if acted.is_err() {
-            tokio::time::sleep(PAUSE).await;
+            // It waits here, where nothing else can make it wait.
+            let pause = match action {
+                Action::Delay(pause) | Action::Retry(pause) | Action::RetryTopic(pause) => *pause,
+                Action::Ack => PAUSE,
+                Action::Park | Action::DeadLetter(_) => DEAD_LATER,
+            };
+            tokio::time::sleep(pause.clamp(PAUSE, LONGEST_PAUSE)).await;
             requeue(&self.delivery).await;
         }
         acted

@@ -1,19 +1,12 @@
-//! A connection with its two channels: one to consume, one to publish with confirms.
+//! A connection: a channel to consume, and others for what leaves the queue.
 
-use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use lapin::options::{
-    BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
-    QueueDeclareOptions,
-};
-use lapin::types::{FieldTable, ShortString};
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ExchangeKind};
-use parking_lot::Mutex;
+use lapin::options::{BasicConsumeOptions, BasicQosOptions, ExchangeDeclareOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
+use lapin::{Channel, Connection, ConnectionProperties, Consumer, ExchangeKind};
 
-use super::delay;
+use super::leaving::Leaving;
 use crate::adapter::BrokerError;
 use crate::patience::in_time;
 use crate::start::StartError;
@@ -40,9 +33,9 @@ pub(super) struct Link {
 
 /// A connection that is open.
 pub(super) struct Open {
-    connection: Connection,
+    connection: Arc<Connection>,
     channel: Channel,
-    pub(super) publisher: Arc<Publisher>,
+    pub(super) leaving: Arc<Leaving>,
 }
 
 impl Link {
@@ -63,17 +56,11 @@ impl Link {
     pub(super) async fn open(&self) -> Result<Open, BrokerError> {
         let connecting = async {
             let connection = Connection::connect(&self.url, ConnectionProperties::default()).await?;
+            let connection = Arc::new(connection);
             let channel = connection.create_channel().await?;
             channel.basic_qos(self.prefetch, BasicQosOptions::default()).await?;
-            let publishing = connection.create_channel().await?;
-            publishing.confirm_select(ConfirmSelectOptions::default()).await?;
-            let publisher = Arc::new(Publisher {
-                channel: publishing,
-                queue: self.queue.clone(),
-                dead: self.dead.clone(),
-                delays: Mutex::default(),
-            });
-            Ok::<_, lapin::Error>(Open { connection, channel, publisher })
+            let leaving = Leaving::on(&connection, self.queue.clone(), self.dead.clone());
+            Ok::<_, lapin::Error>(Open { connection, channel, leaving: Arc::new(leaving) })
         };
         in_time("connect", connecting).await
     }
@@ -152,70 +139,4 @@ async fn exchange_is_there(open: &Open, name: &str) -> Result<(), BrokerError> {
         channel.close(200, "found".into()).await
     };
     in_time("look for an exchange", asking).await
-}
-
-/// Publishes what leaves the queue, and waits until the broker has it.
-pub(super) struct Publisher {
-    channel: Channel,
-    pub(super) queue: String,
-    dead: Target,
-    delays: Mutex<BTreeSet<u64>>,
-}
-
-impl Publisher {
-    pub(super) async fn later(
-        &self,
-        pause: Duration,
-        payload: &[u8],
-        properties: BasicProperties,
-    ) -> Result<(), BrokerError> {
-        let tier = delay::tier(pause);
-        let name = delay::name(&self.queue, tier);
-        let known = self.delays.lock().contains(&tier);
-        if !known {
-            let arguments = delay::arguments(&self.queue, tier);
-            let options = QueueDeclareOptions::durable();
-            in_time(
-                "make a delay queue",
-                self.channel.queue_declare(name.as_str().into(), options, arguments),
-            )
-            .await?;
-            self.delays.lock().insert(tier);
-        }
-        self.publish("", &name, payload, properties).await
-    }
-
-    pub(super) async fn dead(&self, payload: &[u8], properties: BasicProperties) -> Result<(), BrokerError> {
-        self.publish(&self.dead.exchange, &self.dead.key, payload, properties).await
-    }
-
-    async fn publish(
-        &self,
-        exchange: &str,
-        key: &str,
-        payload: &[u8],
-        properties: BasicProperties,
-    ) -> Result<(), BrokerError> {
-        // Mandatory: what leads nowhere comes back instead of vanishing.
-        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-        let publishing = async {
-            let (exchange, key): (ShortString, ShortString) = (exchange.into(), key.into());
-            self.channel.basic_publish(exchange, key, options, payload, properties).await?.await
-        };
-        let confirmed = in_time("publish", publishing).await?;
-        let unconfirmed = !confirmed.is_ack();
-        match confirmed.take_message() {
-            None if unconfirmed => Err(BrokerError::new("publish", "it was not confirmed")),
-            None => Ok(()),
-            Some(_) => {
-                Err(BrokerError::new("publish", format!("no queue is bound for {exchange:?} {key:?}")))
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Publisher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Publisher").field("queue", &self.queue).finish_non_exhaustive()
-    }
 }

@@ -4,8 +4,10 @@
 //! that they came from. The queue itself needs no plugin and no argument. What goes to a delay queue or to the dead letter is
 //! confirmed by the broker before the delivery is acked, so a crash between the two duplicates a message and never loses one.
 
+mod confirmed;
 mod delay;
 mod delivery;
+mod leaving;
 mod link;
 mod publisher;
 mod source;

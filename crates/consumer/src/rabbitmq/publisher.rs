@@ -1,12 +1,13 @@
 //! Publishing with a stable message id, for the sending side.
 
 use std::fmt;
+use std::sync::Arc;
 
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use lapin::{BasicProperties, Connection, ConnectionProperties};
 use tokio::sync::Mutex;
 
+use super::confirmed::{Confirmed, Routed};
 use crate::adapter::BrokerError;
 use crate::patience::in_time;
 
@@ -15,7 +16,7 @@ use crate::patience::in_time;
 pub struct RabbitPublisher {
     url: String,
     exchange: String,
-    line: Mutex<Option<(Connection, Channel)>>,
+    line: Mutex<Option<Arc<Confirmed>>>,
 }
 
 impl RabbitPublisher {
@@ -45,38 +46,22 @@ impl RabbitPublisher {
             .with_delivery_mode(2)
             .with_message_id(name(message_id)?)
             .with_headers(table);
-        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-        let channel = self.channel().await?;
         let (exchange, key) = (name(&self.exchange)?, name(topic)?);
-        let publishing =
-            async { channel.basic_publish(exchange, key, options, payload, properties).await?.await };
-        let confirmed = in_time("publish", publishing).await?;
-        let acked = confirmed.is_ack();
-        match confirmed.take_message() {
-            None if acked => Ok(()),
-            None => Err(BrokerError::new("publish", "it was not confirmed")),
-            Some(_) => Err(BrokerError::new("publish", format!("no queue is bound for {topic:?}"))),
+        match self.line().await?.publish(exchange, key, payload, properties).await? {
+            Routed::Stored => Ok(()),
+            Routed::Nowhere => Err(BrokerError::new("publish", format!("no queue is bound for {topic:?}"))),
         }
     }
 
-    async fn channel(&self) -> Result<Channel, BrokerError> {
+    async fn line(&self) -> Result<Arc<Confirmed>, BrokerError> {
         let mut line = self.line.lock().await;
-        if let Some((connection, channel)) = &*line
-            && connection.status().connected()
-            && channel.status().connected()
-        {
-            return Ok(channel.clone());
+        if let Some(open) = line.as_ref().filter(|open| open.is_connected()) {
+            return Ok(Arc::clone(open));
         }
-        let connecting = async {
-            let connection = Connection::connect(&self.url, ConnectionProperties::default()).await?;
-            let channel = connection.create_channel().await?;
-            channel.confirm_select(ConfirmSelectOptions::default()).await?;
-            Ok::<_, lapin::Error>((connection, channel))
-        };
-        let made = in_time("connect", connecting).await?;
-        let channel = made.1.clone();
-        *line = Some(made);
-        Ok(channel)
+        let connecting = Connection::connect(&self.url, ConnectionProperties::default());
+        let made = Arc::new(Confirmed::on(Arc::new(in_time("connect", connecting).await?)));
+        *line = Some(Arc::clone(&made));
+        Ok(made)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Deliveries, over as many connections as it takes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -63,7 +64,7 @@ impl Source for RabbitSource {
             match line.consumer.next().await {
                 Some(Ok(delivery)) => {
                     self.pause = FIRST_PAUSE;
-                    return Box::new(RabbitDelivery::new(delivery, line.open.publisher.clone()));
+                    return Box::new(RabbitDelivery::new(delivery, Arc::clone(&line.open.leaving)));
                 }
                 Some(Err(error)) => {
                     tracing::warn!(%error, queue = self.link.queue, "the connection to RabbitMQ is lost");

@@ -8,7 +8,7 @@ use onlyonce_consumer::Kafka;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::{Header, Headers, OwnedHeaders};
+use rdkafka::message::{BorrowedMessage, Header, Headers, OwnedHeaders};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
@@ -117,6 +117,29 @@ impl KafkaStage {
         all.into_iter().skip(before).collect()
     }
 
+    /// What is in the topic, partition by partition in its order: the partition, the key and the id of each.
+    pub(crate) async fn stored(&self) -> Vec<(i32, String, String)> {
+        let (brokers, topic) = (self.brokers.clone(), self.topic.clone());
+        tokio::task::spawn_blocking(move || {
+            (0..PARTITIONS)
+                .flat_map(|partition| {
+                    read_partition(&brokers, &topic, partition, |message| {
+                        let text = |bytes: Option<&[u8]>| {
+                            String::from_utf8(bytes.unwrap_or_default().to_vec()).unwrap()
+                        };
+                        (
+                            partition,
+                            text(message.key()),
+                            header(message, "onlyonce-message-id").unwrap_or_default(),
+                        )
+                    })
+                })
+                .collect()
+        })
+        .await
+        .unwrap()
+    }
+
     /// What the group has not committed yet.
     pub(crate) async fn left(&self) -> u64 {
         let brokers = self.brokers.clone();
@@ -171,26 +194,37 @@ fn config(brokers: &str) -> ClientConfig {
 }
 
 fn read_all(brokers: &str, topic: &str) -> Vec<Dead> {
+    read_partition(brokers, topic, 0, |message| Dead {
+        reason: header(message, "onlyonce-reason").unwrap_or_default(),
+        detail: header(message, "onlyonce-detail").unwrap_or_default(),
+        payload: String::from_utf8(message.payload().unwrap().to_vec()).unwrap(),
+        id: header(message, "onlyonce-message-id"),
+        record: header(message, "onlyonce-record"),
+    })
+}
+
+fn header(message: &BorrowedMessage<'_>, name: &str) -> Option<String> {
+    let mut headers = message.headers().into_iter().flat_map(Headers::iter);
+    let value = headers.find(|header| header.key == name)?.value?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+/// All messages of a partition, in their order.
+fn read_partition<T>(
+    brokers: &str,
+    topic: &str,
+    partition: i32,
+    read: impl Fn(&BorrowedMessage<'_>) -> T,
+) -> Vec<T> {
     let reader: BaseConsumer = config(brokers).set("group.id", "reader").create().unwrap();
-    let (low, high) = reader.fetch_watermarks(topic, 0, PATIENCE).unwrap();
+    let (low, high) = reader.fetch_watermarks(topic, partition, PATIENCE).unwrap();
     let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, 0, Offset::Offset(low)).unwrap();
+    list.add_partition_offset(topic, partition, Offset::Offset(low)).unwrap();
     reader.assign(&list).unwrap();
     let mut found = Vec::new();
     while (found.len() as i64) < high - low {
         let message = reader.poll(PATIENCE).unwrap().unwrap();
-        let header = |name: &str| {
-            let mut headers = message.headers().into_iter().flat_map(Headers::iter);
-            let value = headers.find(|header| header.key == name)?.value?;
-            Some(String::from_utf8_lossy(value).into_owned())
-        };
-        found.push(Dead {
-            reason: header("onlyonce-reason").unwrap_or_default(),
-            detail: header("onlyonce-detail").unwrap_or_default(),
-            payload: String::from_utf8(message.payload().unwrap().to_vec()).unwrap(),
-            id: header("onlyonce-message-id"),
-            record: header("onlyonce-record"),
-        });
+        found.push(read(&message));
     }
     found
 }

@@ -23,20 +23,31 @@ impl NatsStage {
     /// With new streams.
     pub(crate) async fn new(url: &str, name: &str) -> Self {
         let stage = Self::of(url, name).await;
-        for (name, subject) in
-            [(name.to_owned(), stage.subject()), (stage.dead_stream(), stage.dead_subject())]
-        {
-            let config = stream::Config {
-                name,
-                subjects: vec![subject],
-                max_age: Duration::from_secs(3600),
-                // Each message is published twice, and that must not be the broker's merit.
-                duplicate_window: Duration::from_millis(100),
-                ..stream::Config::default()
-            };
-            stage.jet.create_stream(config).await.unwrap();
-        }
+        stage.make(&stage.name, &stage.subject()).await;
+        stage.make(&stage.dead_stream(), &stage.dead_subject()).await;
         stage
+    }
+
+    async fn make(&self, name: &str, subject: &str) {
+        let config = stream::Config {
+            name: name.to_owned(),
+            subjects: vec![subject.to_owned()],
+            max_age: Duration::from_secs(3600),
+            // Each message is published twice, and that must not be the broker's merit.
+            duplicate_window: Duration::from_millis(100),
+            ..stream::Config::default()
+        };
+        self.jet.create_stream(config).await.unwrap();
+    }
+
+    /// Deletes the stream, with its messages and its consumers.
+    pub(crate) async fn delete(&self) {
+        self.jet.delete_stream(&self.name).await.unwrap();
+    }
+
+    /// Makes it again.
+    pub(crate) async fn make_again(&self) {
+        self.make(&self.name, &self.subject()).await;
     }
 
     /// With the streams that are there.
@@ -75,6 +86,10 @@ impl NatsStage {
         if let Some(id) = id {
             headers.insert("ce-id", id);
         }
+        self.publish_with(headers, payload).await;
+    }
+
+    pub(crate) async fn publish_with(&self, headers: HeaderMap, payload: &str) {
         let sent = self.jet.publish_with_headers(self.subject(), headers, payload.to_owned().into());
         sent.await.unwrap().await.unwrap();
     }

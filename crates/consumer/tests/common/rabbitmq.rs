@@ -11,7 +11,7 @@ pub(crate) struct RabbitStage {
     pub(crate) url: String,
     pub(crate) queue: String,
     connection: Connection,
-    channel: Channel,
+    pub(crate) channel: Channel,
 }
 
 impl RabbitStage {

@@ -49,12 +49,17 @@ impl LeaseAttempt {
     pub(crate) fn settle(self, how: Settlement) -> impl Future<Output = Finish> + Send {
         let mut settling = Settling { attempt: self, how: Some(how) };
         async move {
-            let settled = match &settling {
-                Settling { attempt: LeaseAttempt { flight, .. }, how: Some(how) } => {
-                    let (store, clock) = (&*flight.field.store, &*flight.field.clock);
-                    background::insist_on_settle(store, clock, &flight.id, &flight.attempt, how).await
+            let settled = loop {
+                let Settling { attempt: LeaseAttempt { flight, .. }, how: Some(how) } = &settling else {
+                    break Ok(Settled::Lost);
+                };
+                let (store, clock) = (&*flight.field.store, &*flight.field.clock);
+                let settled =
+                    background::insist_on_settle(store, clock, &flight.id, &flight.attempt, how).await;
+                match background::left_of(&flight.id, &settled, how) {
+                    Some(less) => settling.how = Some(less),
+                    None => break settled,
                 }
-                Settling { how: None, .. } => Ok(Settled::Lost),
             };
             match settling.conclude(settled) {
                 Ok(finish) => finish,
@@ -81,18 +86,19 @@ impl LeaseAttempt {
             verdict: if doubtful { Verdict::Unknown(self.evidence()) } else { Verdict::Released },
             retain: self.flight.retain_unsettled(),
         });
-        let flight = Arc::clone(&self.flight);
-        self.flight.field.keeper.finish_later(Box::pin(async move {
-            let field = &flight.field;
-            let settled =
-                background::settle(&*field.store, &*field.clock, &flight.id, &flight.attempt, &how).await;
-            match settled {
-                Some(Settled::Applied) => flight.settled(how),
-                Some(Settled::Lost) | None => flight.gone(),
+        let (flight, visit) = (Arc::clone(&self.flight), Arc::new(visit));
+        self.flight.field.keeper.finish_later(move || {
+            let (flight, visit, mut how) = (Arc::clone(&flight), Arc::clone(&visit), how.clone());
+            async move {
+                let (store, clock) = (&*flight.field.store, &*flight.field.clock);
+                match background::settle(store, clock, &flight.id, &flight.attempt, &mut how).await {
+                    Some(Settled::Applied) => flight.settled(how),
+                    Some(Settled::Lost) | None => flight.gone(),
+                }
+                land(&flight);
+                drop(visit);
             }
-            land(&flight);
-            drop(visit);
-        }));
+        });
     }
 }
 
@@ -135,7 +141,7 @@ impl Settling {
                 Err(Moved)
             }
             Err(error) => {
-                tracing::error!(record = %flight.id, error = &error as &dyn std::error::Error, "the answer is not stored yet");
+                crate::seldom!(error, record = %flight.id, error = &error as &dyn std::error::Error, "the answer is not stored yet");
                 // Dropping this hands it to the background.
                 Ok(Finish::Pending)
             }

@@ -14,7 +14,7 @@ use crate::error::{ErrorKind, StoreError};
 use crate::flight::{Begun, Flight, Flights};
 use crate::keeper::Keeper;
 use crate::key::RecordId;
-use crate::policy::{Decision, OnLapse, decide};
+use crate::policy::{Decision, decide};
 use crate::record::{Answer, Begin, Claim, Owner, Snapshot, State, Takeover};
 use crate::settings::Intent;
 use crate::store::Store;
@@ -73,11 +73,8 @@ impl LeaseRunner {
         // A lease counts from before the first copy of its begin that may have landed.
         let mut now = field.clock.now();
         let mut patience = Patience::new(field, intent, now);
-        let first_takeover = match intent.settings.on_lapse {
-            OnLapse::Rerun => Takeover::Allowed,
-            OnLapse::Hold | OnLapse::Ask { .. } => Takeover::Never,
-        };
-        let mut takeover = first_takeover;
+        // A lapsed attempt is looked at before it is taken over, so that what was seen of it is not lost.
+        let mut takeover = Takeover::Never;
         let mut evidence = Answer::none();
         let mut rounds = 0;
         while rounds < ROUNDS {
@@ -87,7 +84,7 @@ impl LeaseRunner {
                 }
                 now = field.clock.now();
             }
-            let snapshot = match field.begin(id, intent, takeover).await? {
+            let snapshot = match field.begin(id, intent, takeover, &evidence).await? {
                 (Begin::Acquired { fence, attempt, over }, owner) => {
                     let begun = Begun { fence, number: attempt, over, evidence };
                     let flight = Flight::new((*id, owner), begun, Arc::clone(intent), now, Arc::clone(field));
@@ -104,7 +101,7 @@ impl LeaseRunner {
             };
             match decide(&snapshot, &intent.fingerprint, intent.settings.rules()) {
                 // What was seen is gone: an attempt that came between has ended without an effect.
-                Decision::Again => takeover = first_takeover,
+                Decision::Again => (takeover, evidence) = (Takeover::Never, Answer::none()),
                 Decision::TakeOver(fence) => {
                     takeover = Takeover::Seen(fence);
                     if let State::Lapsed { evidence: seen, .. } = snapshot.state {
@@ -143,6 +140,7 @@ impl Field {
         id: &RecordId,
         intent: &Intent,
         takeover: Takeover,
+        evidence: &Answer,
     ) -> Result<(Begin, Owner), StoreError> {
         let settings = &intent.settings;
         let claim = Claim {
@@ -153,14 +151,9 @@ impl Field {
             takeover,
             label: intent.label.clone(),
         };
-        let mut guard = BeginGuard { field: self, id, claim: &claim, landed: true };
+        let mut guard = BeginGuard { field: self, id, claim: &claim, evidence, landed: true };
         let (begun, repeats) = background::insist_on_begin(&*self.store, &*self.clock, id, &claim).await;
-        // Only an ambiguous copy can still be on its way; also when its repeat found somebody else there.
-        guard.landed = match &begun {
-            Ok(Begin::Acquired { .. }) => false,
-            Ok(Begin::Taken(_)) => repeats > 0,
-            Err(error) => repeats > 0 || error.kind() == ErrorKind::Ambiguous,
-        };
+        guard.landed = background::may_have_landed(&begun, repeats);
         drop(guard);
         begun.map(|begun| (begun, claim.owner))
     }
@@ -171,6 +164,8 @@ struct BeginGuard<'a> {
     field: &'a Field,
     id: &'a RecordId,
     claim: &'a Claim,
+    /// What was seen of the attempt that it takes over.
+    evidence: &'a Answer,
     landed: bool,
 }
 
@@ -179,8 +174,9 @@ impl Drop for BeginGuard<'_> {
         if self.landed {
             let visit = self.field.tracker.enter_even_if_closed();
             let (store, clock) = (&self.field.store, &self.field.clock);
-            let job = background::undo_begin(store, clock, *self.id, self.claim, visit);
-            self.field.keeper.finish_later(Box::pin(job));
+            let evidence = self.evidence.clone();
+            let job = background::undo_begin(store, clock, *self.id, self.claim, evidence, visit);
+            self.field.keeper.finish_later(job);
         }
     }
 }

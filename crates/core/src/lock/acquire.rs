@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::backend::{Acquired, Proof, Release};
 use super::error::LockError;
 use super::guard::Guard;
@@ -111,13 +113,18 @@ impl<P: Proof> Drop for Tries<'_, P> {
         }
         let shared = Arc::clone(&self.inner.shared);
         let (name, owner, ttl) = (self.wanted.name.clone(), self.owner, self.wanted.ttl);
-        self.inner.keeper.finish_later(Box::pin(async move {
-            background::undo(&*shared.clock, ttl, own, || async {
-                let released = shared.backend.release(&name, &owner).await;
-                released.map(|released| released == Release::Released)
-            })
-            .await;
-        }));
+        let own = Arc::new(Mutex::new(Some(own)));
+        self.inner.keeper.finish_later(move || {
+            let (shared, name, own) = (Arc::clone(&shared), name.clone(), Arc::clone(&own));
+            async move {
+                // What was not released runs out by itself.
+                let _ = background::undo(&*shared.clock, ttl, &own, || async {
+                    let released = shared.backend.release(&name, &owner).await;
+                    released.map(|released| released == Release::Released)
+                })
+                .await;
+            }
+        });
     }
 }
 

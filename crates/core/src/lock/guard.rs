@@ -196,15 +196,19 @@ impl<P: Proof> Drop for Unheard<P> {
 fn free_later<P: Proof>(share: &mut Share<P>) {
     let Some(visit) = share.visit.take() else { return };
     let (inner, hold) = (Arc::clone(&share.inner), Arc::clone(&share.hold));
-    share.inner.keeper.finish_later(Box::pin(async move {
-        let give_up = hold.lease.deadline();
-        let freed = background::until_answered(&*inner.shared.clock, Some(give_up), || hold.free()).await;
-        if let Err(error) = freed {
-            tracing::warn!(lock = %hold.name, error = &error as &dyn std::error::Error, "a lock was not released: it runs out by itself");
+    let visit = Arc::new(visit);
+    share.inner.keeper.finish_later(move || {
+        let (inner, hold, visit) = (Arc::clone(&inner), Arc::clone(&hold), Arc::clone(&visit));
+        async move {
+            let give_up = hold.lease.deadline();
+            let freed = background::until_answered(&*inner.shared.clock, Some(give_up), || hold.free()).await;
+            if let Err(error) = freed {
+                tracing::warn!(lock = %hold.name, error = &error as &dyn std::error::Error, "a lock was not released: it runs out by itself");
+            }
+            hold.pass_on();
+            drop(visit);
         }
-        hold.pass_on();
-        drop(visit);
-    }));
+    });
 }
 
 impl<P: Proof> Clone for Held<P> {

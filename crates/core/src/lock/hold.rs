@@ -81,7 +81,7 @@ impl<P: Proof> Hold<P> {
             lease,
             terms,
             shared,
-            ticket: Ticket::new(),
+            ticket: Ticket::of_lease(terms.ttl),
             guards: AtomicUsize::new(1),
             is_last: AtomicBool::new(terms.is_last(terms.sent, asked)),
             ending: AtomicBool::new(false),

@@ -19,7 +19,14 @@ const SHARDS: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     hasher: RandomState,
-    shards: [Mutex<HashMap<LockName, Arc<Line>>>; SHARDS],
+    shards: [Mutex<HashMap<LockName, Standing>>; SHARDS],
+}
+
+/// A line, and how many stand in it: counted under the lock of its shard, where it is joined and left.
+#[derive(Debug)]
+struct Standing {
+    line: Arc<Line>,
+    places: usize,
 }
 
 #[derive(Debug)]
@@ -49,18 +56,17 @@ pub(super) struct Turn {
 impl Lines {
     pub(super) fn join(self: &Arc<Self>, name: &LockName) -> Place {
         let mut shard = self.shard(name).lock();
-        let line = match shard.get(name) {
-            Some(line) => Arc::clone(line),
-            None => {
-                let line = Line { turn: Arc::new(Semaphore::new(1)), holder: Mutex::new(None) };
-                Arc::clone(shard.entry(name.clone()).or_insert(Arc::new(line)))
-            }
-        };
+        let standing = shard.entry(name.clone()).or_insert_with(|| {
+            let line = Line { turn: Arc::new(Semaphore::new(1)), holder: Mutex::new(None) };
+            Standing { line: Arc::new(line), places: 0 }
+        });
+        standing.places += 1;
+        let line = Arc::clone(&standing.line);
         drop(shard);
         Place { lines: Arc::clone(self), name: name.clone(), line }
     }
 
-    fn shard(&self, name: &LockName) -> &Mutex<HashMap<LockName, Arc<Line>>> {
+    fn shard(&self, name: &LockName) -> &Mutex<HashMap<LockName, Standing>> {
         &self.shards[self.hasher.hash_one(name) as usize % SHARDS]
     }
 }
@@ -91,9 +97,11 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut shard = self.lines.shard(&self.name).lock();
-        // The line itself and this place. Everybody joins under this lock, so nobody comes between.
-        if Arc::strong_count(&self.line) == 2 {
-            shard.remove(&self.name);
+        if let Some(standing) = shard.get_mut(&self.name) {
+            standing.places -= 1;
+            if standing.places == 0 {
+                shard.remove(&self.name);
+            }
         }
     }
 }
@@ -132,5 +140,25 @@ mod tests {
         drop(second.await);
         drop(third.await);
         assert!(lines.shards.iter().all(|shard| shard.lock().is_empty()));
+    }
+
+    #[test]
+    fn two_who_leave_at_the_same_moment_leave_no_line_behind() {
+        let lines = Arc::new(Lines::default());
+        let gate = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for round in 0..40 {
+                        let names = (0..1000).map(|n| LockName::new(format!("{round} {n}")).unwrap());
+                        let places: Vec<_> = names.map(|name| lines.join(&name)).collect();
+                        gate.wait();
+                        drop(places);
+                    }
+                });
+            }
+        });
+        let left: usize = lines.shards.iter().map(|shard| shard.lock().len()).sum();
+        assert_eq!(left, 0, "names of which nobody wants the lock");
     }
 }

@@ -9,7 +9,7 @@ use super::{BACKEND, MemoryStore};
 use crate::error::{ErrorKind, StoreError};
 use crate::key::RecordId;
 use crate::record::StateKind;
-use crate::store::{Cursor, Filter, Inspect, Listed, Page};
+use crate::store::{Cursor, Filter, Inspect, Listed, Page, Unresolved};
 
 #[async_trait]
 impl Inspect for MemoryStore {
@@ -65,6 +65,10 @@ impl Inspect for MemoryStore {
             }
         }
         Ok(oldest.into_sorted_vec().into_iter().map(|ByYouth(listed)| listed).collect())
+    }
+
+    async fn unresolved(&self, limit: u32) -> Result<Unresolved, StoreError> {
+        Ok(self.lapsed(limit).await?.iter().map(|listed| &listed.snapshot).collect())
     }
 }
 

@@ -175,6 +175,13 @@ impl Store for MemoryStore {
         begun.ok_or_else(|| self.full())
     }
 
+    fn ready(&self) -> Result<(), StoreError> {
+        if self.is_full() {
+            self.remove_expired(SHARDS);
+        }
+        if self.is_full() { Err(self.full()) } else { Ok(()) }
+    }
+
     async fn renew(
         &self,
         id: &RecordId,

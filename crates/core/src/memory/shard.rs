@@ -145,7 +145,7 @@ impl Shard {
         self.live(now)
             .filter(|entry| after.is_none_or(|after| entry.id > *after))
             .map(|entry| Listed { id: entry.id, snapshot: entry.record.snapshot(now) })
-            .filter(|listed| filter.matches(&listed.snapshot))
+            .filter(|listed| filter.matches(&listed.id, &listed.snapshot))
             .collect()
     }
 

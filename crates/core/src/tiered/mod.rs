@@ -19,7 +19,7 @@ use crate::key::RecordId;
 use crate::record::{
     AttemptId, Begin, Claim, Fence, Revision, Settled, Settlement, Snapshot, State, StateKind,
 };
-use crate::store::{Cursor, Filter, Inspect, Listed, Page, Store};
+use crate::store::{Cursor, Filter, Inspect, Listed, Page, Store, Unresolved};
 
 /// A store whose completed answers are also kept near: a replay from there makes no round trip to the truth.
 ///
@@ -135,6 +135,10 @@ impl<S: Store + ?Sized> Store for Tiered<S> {
         self.truth.sweep(limit).await
     }
 
+    fn ready(&self) -> Result<(), StoreError> {
+        self.truth.ready()
+    }
+
     async fn changed(&self, id: &RecordId, seen: Revision, timeout: Duration) {
         self.truth.changed(id, seen, timeout).await;
     }
@@ -152,5 +156,9 @@ impl<S: Inspect + ?Sized> Inspect for Tiered<S> {
 
     async fn lapsed(&self, limit: u32) -> Result<Vec<Listed>, StoreError> {
         self.truth.lapsed(limit).await
+    }
+
+    async fn unresolved(&self, limit: u32) -> Result<Unresolved, StoreError> {
+        self.truth.unresolved(limit).await
     }
 }

@@ -42,7 +42,7 @@ use crate::engine::Idempotency;
 use crate::error::{InputError, StoreError};
 use crate::key::{Key, Operation, Scope};
 use crate::policy::Mode;
-use crate::settings::Settings;
+use crate::settings::{MAX_SPAN, Settings};
 
 pub use keys::TokenKeys;
 use signed::{Claims, binding};
@@ -50,6 +50,8 @@ use stored::Issued;
 
 /// How long a token is good unless told otherwise: five minutes.
 const TTL: Duration = Duration::from_secs(300);
+/// By how much the clock of a process that still takes a token may be behind: its record is there until then.
+const SKEW: Duration = Duration::from_secs(3600);
 
 /// Issues and checks one-time tokens. Clones share everything.
 #[derive(Debug, Clone)]
@@ -120,10 +122,12 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// The settings of its call: its own mode, and a record that lives at least as long as the token.
+    /// The settings of its call: its own mode, and a record that outlives the token, however the call ends.
     #[must_use]
     pub fn settings(&self, like: &Settings) -> Settings {
-        Settings { mode: self.mode, retain: like.retain.max(self.expires_in), ..like.clone() }
+        let life = self.expires_in.min(MAX_SPAN - SKEW) + SKEW;
+        let (retain, retain_unsettled) = (like.retain.max(life), like.retain_unsettled.max(life));
+        Settings { mode: self.mode, retain, retain_unsettled, ..like.clone() }
     }
 }
 
@@ -168,10 +172,10 @@ impl Tokens {
         Self { once, kind, ttl: TTL, mode }
     }
 
-    /// How long tokens are good (5 min).
+    /// How long tokens are good (5 min; at most ten years).
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.ttl = ttl.min(MAX_SPAN - SKEW);
         self
     }
 
@@ -209,7 +213,7 @@ impl Tokens {
             Kind::Stored => {
                 let issued = Issued { mode: self.mode, expires_millis };
                 // Longer than it is good, so that an expired one is not taken for an unknown one.
-                stored::keep(&self.once, subject, action, issued, self.ttl.saturating_mul(2)).await?
+                stored::keep(&self.once, subject, action, issued, (2 * self.ttl).min(MAX_SPAN)).await?
             }
             Kind::DeleteFirst => {
                 let issued = Issued { mode: self.mode, expires_millis };

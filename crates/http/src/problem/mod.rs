@@ -1,7 +1,7 @@
 //! Refusals, as `application/problem+json` (RFC 9457) that says what to do next.
 //!
 //! Every problem has `type` (`urn:onlyonce:problem:<name>`), `title`, `status`, `detail`, `retryable`, and `instance`,
-//! which also stands in the log. A browser that shows the answer gets the same as a page. `retryable` says whether sending the same request again, unchanged, may help.
+//! which also stands in the log at debug level. A browser that shows the answer gets the same as a page. `retryable` says whether sending the same request again, unchanged, may help.
 //!
 //! ## key-missing
 //! 400: the route needs a key.
@@ -39,6 +39,8 @@
 //! 409: the call was done, but its answer was too large to keep.
 //! ## request-too-large
 //! 413: the body is too large.
+//! ## head-too-large
+//! 431: the request has too many headers.
 //! ## payload-mismatch
 //! 422: the key was used with another payload.
 //! ## handler-failed
@@ -49,6 +51,8 @@
 //! 503: the store does not answer; nothing ran.
 //! ## record-unreadable
 //! 503: the record of this call can't be read; nothing ran.
+//! ## overloaded
+//! 503: there is no memory left to take the request in; nothing ran.
 //! ## draining
 //! 503: the server is about to stop and takes no new calls; nothing ran.
 //! ## upstream-unreachable
@@ -60,7 +64,9 @@
 //! ## not-found
 //! 404: nothing is served there.
 //! ## method-refused
-//! 405: this method is not relayed.
+//! 405: this method is refused here; those that are not are in `Allow`.
+//! ## target-too-long
+//! 414: the path can't be sent on with what the gateway puts before it.
 
 mod page;
 mod texts;
@@ -74,7 +80,7 @@ use http::header::{
     RETRY_AFTER, VARY, WWW_AUTHENTICATE,
 };
 use http::{Response, StatusCode};
-use onlyonce_core::{ErrorKind, RecordId, Refusal};
+use onlyonce_core::{ErrorKind, RecordId, Refusal, Seldom};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -84,6 +90,9 @@ use crate::body::ResponseBody;
 use crate::key::KeyFrom;
 
 /// The names of all problems: the last part of their `type`.
+///
+/// A service inside of the layer that puts one into the extensions of its response, beside a [`Class`](onlyonce_core::Class), is
+/// spoken for by the layer: it answers with this problem, in the language of the caller and by the rules of the route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProblemKind {
@@ -123,6 +132,8 @@ pub enum ProblemKind {
     ResponseNotRetained,
     /// 413: the body is too large.
     RequestTooLarge,
+    /// 431: the request has too many headers.
+    HeadTooLarge,
     /// 422: the key was used with another payload.
     PayloadMismatch,
     /// 500: the handler failed in a way that leaves doubt.
@@ -133,6 +144,8 @@ pub enum ProblemKind {
     StoreUnavailable,
     /// 503: the record of this call can't be read; nothing ran.
     RecordUnreadable,
+    /// 503: there is no memory left to take the request in; nothing ran.
+    Overloaded,
     /// 503: the server is about to stop and takes no new calls; nothing ran.
     Draining,
     /// 502: the upstream was not reached; nothing was sent.
@@ -143,8 +156,10 @@ pub enum ProblemKind {
     UpstreamTimeout,
     /// 404: nothing is served there.
     NotFound,
-    /// 405: this method is not relayed.
+    /// 405: this method is refused here.
     MethodRefused,
+    /// 414: the path can't be sent on with what the gateway puts before it.
+    TargetTooLong,
 }
 
 /// The answer to a request that a service beside or inside of the layer refuses, in the words and the language of the layer.
@@ -156,15 +171,44 @@ pub enum ProblemKind {
 /// ```
 #[must_use]
 pub fn response(kind: ProblemKind, request: &HeaderMap, why: Option<&str>) -> Response<Bytes> {
-    let problem = Problem::new(kind);
-    let problem = why.into_iter().fold(problem, Problem::because);
-    let problem = match kind {
-        // Relayed while it came, it may have had an effect in part.
-        ProblemKind::RequestTimeout => problem.for_good(),
-        _ if problem.0.retryable => problem.retry_after(Duration::from_secs(1)),
-        _ => problem,
-    };
+    let problem = why.into_iter().fold(Problem::of_service(kind), Problem::because);
     problem.render(Audience::of(request), DOCS)
+}
+
+/// Each kind by itself, so that many of one do not hide another.
+static REFUSED: [Seldom; ProblemKind::ALL.len()] = [const { Seldom::new() }; ProblemKind::ALL.len()];
+
+/// One line a refusal is for whoever looks for one; for all others there is one now and then.
+fn refused(kind: ProblemKind, instance: &str, record: Option<RecordId>, why: Option<&str>) {
+    let (problem, record) = (kind.name(), record.map(tracing::field::display));
+    let place = ProblemKind::ALL.iter().position(|known| *known == kind);
+    match place.and_then(|place| REFUSED[place].happened()) {
+        Some(times) => tracing::info!(problem, times, instance, record, why, "refused"),
+        None => tracing::debug!(problem, instance, record, why, "refused"),
+    }
+}
+
+/// Writes how many requests were refused since it was logged last, if that is some time ago. A server calls it every few
+/// seconds, so that the end of a storm is not kept back until the next one; without it nothing else is missing.
+pub fn log_refusals() {
+    for (kind, seldom) in ProblemKind::ALL.iter().zip(&REFUSED) {
+        if let Some(times) = seldom.left() {
+            tracing::info!(problem = kind.name(), times, "refused");
+        }
+    }
+}
+
+/// What a retry of a call in doubt leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// There is no record of it.
+    Unrecorded,
+    /// The same answer, until a person decides.
+    Hold,
+    /// After that long, it is found out what became of the first.
+    Ask(Duration),
+    /// It runs again.
+    Rerun,
 }
 
 /// Where problems are described.
@@ -182,6 +226,7 @@ struct Content {
     retry_after: Option<Duration>,
     retryable: bool,
     location: Option<HeaderValue>,
+    doubt: Doubt,
     members: Map<String, Value>,
 }
 
@@ -193,11 +238,24 @@ impl Problem {
                 | ProblemKind::RolledBack
                 | ProblemKind::StoreUnavailable
                 | ProblemKind::RequestTimeout
+                | ProblemKind::Overloaded
                 | ProblemKind::Draining
                 | ProblemKind::UpstreamUnreachable
         );
         let (why, record, retry_after, location) = (None, None, None, None);
-        Self(Box::new(Content { kind, why, record, retry_after, retryable, location, members: Map::new() }))
+        let (doubt, members) = (Doubt::Unrecorded, Map::new());
+        Self(Box::new(Content { kind, why, record, retry_after, retryable, location, doubt, members }))
+    }
+
+    /// What a service beside or inside of the layer tells.
+    pub(crate) fn of_service(kind: ProblemKind) -> Self {
+        let problem = Self::new(kind);
+        match kind {
+            // Relayed while it came, it may have had an effect in part.
+            ProblemKind::RequestTimeout => problem.for_good(),
+            _ if problem.0.retryable => problem.retry_after(Duration::from_secs(1)),
+            _ => problem,
+        }
     }
 
     /// The route needs a key, and this is where it goes.
@@ -226,6 +284,25 @@ impl Problem {
         self.0.retry_after = Some(after);
         self.0.retryable = true;
         self
+    }
+
+    /// Follows the rules of the route about what is in doubt; other problems stay as they are.
+    pub(crate) fn in_doubt(mut self, doubt: Doubt) -> Self {
+        if !self.0.kind.leaves_doubt() {
+            return self;
+        }
+        self.0.doubt = doubt;
+        match doubt {
+            Doubt::Ask(after) => {
+                let after = self.0.retry_after.unwrap_or(after);
+                self.retry_after(after)
+            }
+            Doubt::Rerun => self.retry_after(Duration::from_secs(1)),
+            Doubt::Unrecorded | Doubt::Hold => {
+                self.0.retry_after = None;
+                self.for_good()
+            }
+        }
     }
 
     fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
@@ -278,23 +355,26 @@ impl Problem {
     }
 
     pub(crate) fn respond<B>(self, to: Audience, docs: &str) -> Response<ResponseBody<B>> {
-        self.render(to, docs).map(|body| ResponseBody::full(body, None))
+        self.render(to, docs).map(ResponseBody::from)
     }
 
     fn render(self, to: Audience, docs: &str) -> Response<Bytes> {
         let Audience { language, wants_page } = to;
-        let Content { kind, why, record, retry_after, retryable, location, members } = *self.0;
+        let Content { kind, why, record, retry_after, retryable, location, doubt, members } = *self.0;
         let mut text = kind.text(language);
         if kind == ProblemKind::StoreUnavailable && !retryable {
             text.detail = texts::refused_by_the_store(language);
         }
         let (status, name) = (kind.status(), kind.name());
         let instance = format!("urn:uuid:{}", Uuid::new_v4());
-        tracing::info!(problem = name, instance, record = record.map(tracing::field::display), "refused");
-        let detail = match why {
-            Some(why) => format!("{} ({why})", text.detail),
-            None => text.detail.to_owned(),
-        };
+        refused(kind, &instance, record, why.as_deref());
+        let mut detail = text.detail.to_owned();
+        if kind.leaves_doubt() {
+            detail.push_str(texts::remedy(doubt, language));
+        }
+        if let Some(why) = why {
+            detail = format!("{detail} ({why})");
+        }
         let page = wants_page.then(|| page::write(language.tag(), text.title, &detail, &instance));
         let mut document = members;
         document.insert("type".into(), format!("urn:onlyonce:problem:{name}").into());
@@ -330,8 +410,13 @@ impl Problem {
             let challenge = HeaderValue::from_static("Bearer error=\"invalid_token\"");
             headers.insert(WWW_AUTHENTICATE, challenge);
         }
-        if matches!(kind, ProblemKind::RequestTooLarge | ProblemKind::RequestTimeout | ProblemKind::Draining)
-        {
+        if matches!(
+            kind,
+            ProblemKind::RequestTooLarge
+                | ProblemKind::RequestTimeout
+                | ProblemKind::Overloaded
+                | ProblemKind::Draining
+        ) {
             // The rest of the body may still be on its way, and must not be taken for a request.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }

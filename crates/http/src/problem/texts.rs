@@ -2,12 +2,36 @@
 
 use http::StatusCode;
 
-use super::ProblemKind;
+use super::{Doubt, ProblemKind};
 use crate::language::Language;
 
 pub(super) struct Text {
     pub(super) title: &'static str,
     pub(super) detail: &'static str,
+}
+
+/// What a caller in doubt can do, after the sentence that says so.
+pub(super) const fn remedy(doubt: Doubt, language: Language) -> &'static str {
+    match (doubt, language) {
+        (Doubt::Unrecorded, Language::English) => {
+            " Check the state of your operation before you send it again."
+        }
+        (Doubt::Unrecorded, Language::Chinese) => "请先核实业务状态，再重新发送。",
+        (Doubt::Hold, Language::English) => {
+            " It is not tried again, and a retry is told so. Check the state of your operation, or ask the operator to resolve the record."
+        }
+        (Doubt::Hold, Language::Chinese) => {
+            "系统不会再次执行，重试会得到同样的说明。请核实业务状态，或联系运维处理该记录。"
+        }
+        (Doubt::Ask(_), Language::English) => {
+            " Repeat the request with the same key after the time in Retry-After: it is then found out what became of it."
+        }
+        (Doubt::Ask(_), Language::Chinese) => {
+            "请等待 Retry-After 指定的时间后，使用同一个键重试，届时会查明其结果。"
+        }
+        (Doubt::Rerun, Language::English) => " Repeat the request with the same key: it will run again.",
+        (Doubt::Rerun, Language::Chinese) => "请使用同一个键重试，该请求会再次执行。",
+    }
 }
 
 /// What is told where the store refuses for good, and a retry would only meet the same.
@@ -24,7 +48,7 @@ pub(super) const fn refused_by_the_store(language: Language) -> &'static str {
 
 impl ProblemKind {
     /// Every problem.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 32] = [
         Self::KeyMissing,
         Self::KeyInvalid,
         Self::TokenMissing,
@@ -43,17 +67,20 @@ impl ProblemKind {
         Self::OutcomeUnknown,
         Self::ResponseNotRetained,
         Self::RequestTooLarge,
+        Self::HeadTooLarge,
         Self::PayloadMismatch,
         Self::HandlerFailed,
         Self::RolledBack,
         Self::StoreUnavailable,
         Self::RecordUnreadable,
+        Self::Overloaded,
         Self::Draining,
         Self::UpstreamUnreachable,
         Self::UpstreamFailed,
         Self::UpstreamTimeout,
         Self::NotFound,
         Self::MethodRefused,
+        Self::TargetTooLong,
     ];
 
     /// The last part of the problem's `type`.
@@ -75,6 +102,14 @@ impl ProblemKind {
             Language::Chinese => chinese,
         };
         Text { title, detail }
+    }
+
+    /// Whether it says that nobody knows.
+    pub(super) const fn leaves_doubt(self) -> bool {
+        matches!(
+            self,
+            Self::OutcomeUnknown | Self::HandlerFailed | Self::UpstreamFailed | Self::UpstreamTimeout
+        )
     }
 
     const fn row(
@@ -242,11 +277,11 @@ impl ProblemKind {
                 "outcome-unknown",
                 (
                     "Nobody knows whether the request had its effect",
-                    "An earlier attempt ended without a clear result (`first_status`, if any answer was seen), so it may or may not have happened, and it is not tried again. Check the state of your operation, or ask the operator to resolve the record. A route whose 500 means that everything was rolled back can say so (on_500 = release).",
+                    "An earlier attempt ended without a clear result (`first_status`, if any answer was seen), so it may or may not have happened.",
                 ),
                 (
                     "请求结果未知",
-                    "先前的一次执行没有得到明确结果（若曾收到响应，其状态见 first_status），可能已生效，也可能未生效，因此不会再次执行。请核实业务状态，或联系运维处理该记录。若该接口返回 500 即表示已全部回滚，可配置 on_500 = release。",
+                    "先前的一次执行没有得到明确结果（若曾收到响应，其状态见 first_status），可能已生效，也可能未生效。",
                 ),
             ),
             Self::ResponseNotRetained => (
@@ -254,7 +289,7 @@ impl ProblemKind {
                 "response-not-retained",
                 (
                     "The request was done, but its answer was not kept",
-                    "The answer was too large, or a stream. It had the status in `original_status`; do not send the request again, look up its result instead.",
+                    "The answer was too large, or a stream. It had the status in `original_status`, if that is known; do not send the request again, look up its result instead.",
                 ),
                 (
                     "请求已执行，但未保留其响应",
@@ -288,14 +323,8 @@ impl ProblemKind {
             Self::HandlerFailed => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "handler-failed",
-                (
-                    "The request failed half-way",
-                    "It may or may not have had its effect, and a retry will be told the same. Check the state of your operation, or ask the operator to resolve the record.",
-                ),
-                (
-                    "请求中途失败",
-                    "该请求可能已生效，也可能未生效，重试会得到同样的说明。请核实业务状态，或联系运维处理该记录。",
-                ),
+                ("The request failed half-way", "It may or may not have had its effect."),
+                ("请求中途失败", "该请求可能已生效，也可能未生效。"),
             ),
             Self::RolledBack => (
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -330,6 +359,27 @@ impl ProblemKind {
                     "记录已损坏或由其他版本写入，因此不会据此执行任何操作。请联系运维。",
                 ),
             ),
+            Self::HeadTooLarge => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "head-too-large",
+                (
+                    "The request has too many headers",
+                    "Send fewer, or ask the operator what is allowed. Nothing was done.",
+                ),
+                ("请求头过多", "请减少请求头，或向运维询问上限。本次未执行任何操作。"),
+            ),
+            Self::Overloaded => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "overloaded",
+                (
+                    "There is no room for the request at the moment",
+                    "Too much is being read and answered at once. Nothing was done; repeat the request with the same key.",
+                ),
+                (
+                    "服务器暂时没有足够的内存处理该请求",
+                    "当前同时读取和应答的内容过多。本次未执行任何操作，请稍后使用同一个键重试。",
+                ),
+            ),
             Self::Draining => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "draining",
@@ -356,11 +406,11 @@ impl ProblemKind {
                 "upstream-failed",
                 (
                     "The service behind the gateway did not answer",
-                    "The request was sent and the connection broke before its answer was whole, so it may or may not have had its effect. Check the state of your operation, or ask the operator to resolve the record.",
+                    "The request was sent and the connection broke before its answer was whole, so it may or may not have had its effect.",
                 ),
                 (
                     "网关后的服务未给出完整响应",
-                    "请求已发出，但连接在收到完整响应之前中断，因此可能已生效，也可能未生效。请核实业务状态，或联系运维处理该记录。",
+                    "请求已发出，但连接在收到完整响应之前中断，因此可能已生效，也可能未生效。",
                 ),
             ),
             Self::UpstreamTimeout => (
@@ -368,12 +418,9 @@ impl ProblemKind {
                 "upstream-timeout",
                 (
                     "The service behind the gateway did not answer in time",
-                    "The request was sent, so it may or may not have its effect. Check the state of your operation, or ask the operator to resolve the record.",
+                    "The request was sent, so it may or may not have its effect.",
                 ),
-                (
-                    "网关后的服务响应超时",
-                    "请求已发出，因此可能已生效，也可能未生效。请核实业务状态，或联系运维处理该记录。",
-                ),
+                ("网关后的服务响应超时", "请求已发出，因此可能已生效，也可能未生效。"),
             ),
             Self::NotFound => (
                 StatusCode::NOT_FOUND,
@@ -384,8 +431,20 @@ impl ProblemKind {
             Self::MethodRefused => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method-refused",
-                ("This method is not relayed", "The gateway opens no tunnels. Nothing was done."),
-                ("网关不转发此方法", "网关不建立隧道。本次未执行任何操作。"),
+                (
+                    "This method is refused here",
+                    "Use one of the methods that Allow names; tunnels are not opened. Nothing was done.",
+                ),
+                ("此处不接受该方法", "请使用 Allow 中列出的方法；网关不建立隧道。本次未执行任何操作。"),
+            ),
+            Self::TargetTooLong => (
+                StatusCode::URI_TOO_LONG,
+                "target-too-long",
+                (
+                    "The path is too long",
+                    "With what the gateway puts before it, it can't be sent on. Nothing was done.",
+                ),
+                ("路径过长", "加上网关的前缀后，该路径无法转发。本次未执行任何操作。"),
             ),
         }
     }

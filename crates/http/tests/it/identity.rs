@@ -42,8 +42,8 @@ async fn credentials_that_do_not_hold_are_denied_not_absent() {
     let scope =
         ScopeFrom::with(|parts| match parts.headers.get("authorization").map(|value| value.as_bytes()) {
             Some(b"good") => Caller::Known(Scope::new("user").unwrap()),
-            Some(_) => Caller::Denied,
-            None => Caller::Absent,
+            Some(_) => Caller::Denied("the password is wrong".into()),
+            None => Caller::Absent("there is no password".into()),
         });
     let service = Setup::new().scope(scope).counting().await;
     service
@@ -156,4 +156,32 @@ async fn a_fingerprint_of_chosen_members_ignores_the_rest() {
     pay(r#"{"amount":1}"#).await.assert_problem(422, "payload-mismatch");
     pay("no json").await.assert_problem(400, "body-invalid");
     assert_eq!(service.effects(), 1);
+}
+
+#[tokio::test]
+async fn chosen_members_are_compared_exactly_and_what_two_parsers_read_differently_is_refused() {
+    let options = Options { fingerprint: FingerprintOf::Json(vec!["/amount".into()]), ..Options::default() };
+    let service = Setup::new().options(options).counting().await;
+    let pay = |key: &str, body: &str| service.client.send(post("/pay").key(key).body(body.to_owned()));
+    for (key, one, other) in [
+        ("integers", "100000000000000000000", "100000000000000000001"),
+        ("fractions", "0.1", "0.10000000000000000001"),
+        ("doubles", "9007199254740992", "9007199254740993"),
+    ] {
+        assert_eq!(pay(key, &format!(r#"{{"amount":{one}}}"#)).await.status, 201);
+        assert!(pay(key, &format!(r#"{{"at":1,"amount":{one}}}"#)).await.is_replay());
+        pay(key, &format!(r#"{{"amount":{other}}}"#)).await.assert_problem(422, "payload-mismatch");
+    }
+    for unclear in [
+        r#"{"amount":1,"amount":2}"#,
+        r#"{"amount":1,"Amount":2}"#,
+        r#"{"AMOUNT":1}"#,
+        r#"{"amount":1,"note":{"x":1,"x":1}}"#,
+        r#"{"amount":1e999}"#,
+    ] {
+        let problem = pay("unclear", unclear).await.assert_problem(400, "body-invalid");
+        assert_eq!(problem["retryable"], false, "{unclear}");
+    }
+    assert_eq!(pay("unclear", r#"{"amount":1}"#).await.status, 201, "the key was not used up");
+    assert_eq!(service.effects(), 4);
 }

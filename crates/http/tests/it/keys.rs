@@ -138,3 +138,55 @@ async fn an_upgrade_is_passed_on_untouched_but_does_not_switch_protection_off() 
     }
     assert_eq!(service.effects(), 3);
 }
+
+#[tokio::test]
+async fn keys_of_query_and_form_that_differ_by_a_byte_are_never_one() {
+    for (key, path, body) in
+        [(KeyFrom::Query("k".into()), "/pay?k=", ""), (KeyFrom::Form("k".into()), "/pay", "k=")]
+    {
+        let service = Setup::new().options(Options { key, ..Options::default() }).counting().await;
+        let send = |value: &str| {
+            let path = if body.is_empty() { format!("{path}{value}") } else { path.to_owned() };
+            let body = if body.is_empty() { String::new() } else { format!("{body}{value}") };
+            let form = post(&path).body(body).header("content-type", "application/x-www-form-urlencoded");
+            service.client.send(form)
+        };
+        for lossy in ["%ff", "%fe", "a%C3", "%ED%A0%80"] {
+            send(lossy).await.assert_problem(400, "key-invalid");
+        }
+        for doubled in ["1&k=2", "1;k=2", "1&K=2", "1&k[]=2", "1;2", "1&%6b=2"] {
+            send(doubled).await.assert_problem(400, "key-invalid");
+        }
+        assert_eq!(service.effects(), 0);
+        assert_eq!(send("caf%C3%A9").await.status, 201);
+        send("caf%c3%a9").await;
+        assert_eq!(service.effects(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_key_beyond_ascii_is_not_told_to_use_quotes_which_fail_too() {
+    let service = Setup::new().counting().await;
+    for key in ["caf\u{e9}", "\"caf\u{e9}\""] {
+        let told = service.client.send(post("/pay").key(key)).await.assert_problem(400, "key-invalid");
+        let detail = told["detail"].as_str().unwrap();
+        assert!(detail.contains("beyond ASCII") && !detail.contains("put it in double quotes"), "{detail}");
+    }
+    let told = service.client.send(post("/pay").key("a b")).await.assert_problem(400, "key-invalid");
+    assert!(told["detail"].as_str().unwrap().contains("put it in double quotes"));
+    assert_eq!(service.client.send(post("/pay").key("\"a b\"")).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_method_in_another_case_does_not_get_past_the_layer() {
+    let service = Setup::new().counting().await;
+    for method in ["post", "Post", "patch"] {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        for ask in [post("/pay").key("k"), post("/pay")] {
+            service.client.send(ask.method(method.clone())).await.assert_problem(400, "request-ambiguous");
+        }
+    }
+    let hidden = post("/pay").method(Method::GET).header("x-http-method-override", "POST");
+    service.client.send(hidden).await.assert_problem(400, "request-ambiguous");
+    assert_eq!(service.effects(), 0);
+}

@@ -116,9 +116,33 @@ async fn a_recovered_answer_that_is_too_large_is_the_same_refusal_every_time() {
 async fn ask_without_a_hook_stays_unknown() {
     let service = doubtful(OnLapse::Ask { after: AFTER }, None).await;
     service.client.send(post("/pay").key("k")).await;
+    let early = service.client.send(post("/pay").key("k")).await;
+    assert_eq!(early.assert_problem(409, "outcome-unknown")["retryable"], false, "nobody will ask");
     service.clock.advance(AFTER);
     service.client.send(post("/pay").key("k")).await.assert_problem(409, "outcome-unknown");
     assert_eq!(service.effects(), 1);
+}
+
+#[tokio::test]
+async fn a_handler_that_fails_half_way_is_told_by_the_rules_of_its_route() {
+    let hook = || Some(Recover::new(|_| async { Recovery::Unknown }));
+    for (on_lapse, recover, retry_after, words) in [
+        (OnLapse::Hold, None, None, "ask the operator"),
+        (OnLapse::Rerun, None, Some("1"), "run again"),
+        (OnLapse::Ask { after: AFTER }, hook(), Some("60"), "found out"),
+        (OnLapse::Ask { after: AFTER }, None, None, "ask the operator"),
+    ] {
+        let service = Setup::new()
+            .settings(Settings { on_lapse, ..Settings::default() })
+            .options(Options { recover, ..Options::default() })
+            .serve(answering(|| -> &'static str { panic!("half-way") }))
+            .await;
+        let answer = service.client.send(post("/pay").key("k")).await;
+        let problem = answer.assert_problem(500, "handler-failed");
+        assert_eq!(problem["retryable"], retry_after.is_some(), "{on_lapse:?}");
+        assert_eq!(answer.header("retry-after"), retry_after, "{on_lapse:?}");
+        assert!(problem["detail"].as_str().unwrap().contains(words), "{problem}");
+    }
 }
 
 /// Serves a handler that waits at a gate, and after it says whether its lease is lost.

@@ -4,11 +4,13 @@
 
 mod bodies;
 mod concurrency;
+mod cut;
 mod handlers;
 mod identity;
 mod keys;
 mod languages;
 mod lapses;
+mod memory;
 mod outcome;
 mod replays;
 mod secrets;

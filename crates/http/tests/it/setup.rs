@@ -30,7 +30,7 @@ fn patterns_methods_and_limits_that_make_no_sense_are_refused_with_the_reason() 
             .contains("no JSON members")
     );
     assert!(with(Options { max_request: 0, ..Options::default() }).contains("max_request"));
-    assert!(with(Options { response_patience: Duration::ZERO, ..Options::default() }).contains("patience"));
+    assert!(with(Options { request_patience: Duration::ZERO, ..Options::default() }).contains("patience"));
     let absurd = Settings { lease: Duration::ZERO, ..Settings::default() };
     assert!(with(Options { settings: Some(absurd.clone()), ..Options::default() }).starts_with("lease"));
     let routed =

@@ -183,3 +183,15 @@ async fn a_lease_lost_while_running_is_seen_by_the_handler_before_it_answers() {
     assert!(clock.now().since(before) >= Duration::from_secs(30));
     assert_eq!(first.await.unwrap().status, 503);
 }
+
+#[tokio::test]
+async fn an_answer_that_the_store_refuses_is_given_once_and_a_retry_hears_that_it_was_done() {
+    let (service, store) = faulty(Options::default()).await;
+    store.next(Op::Settle, Fault::Rejected, 1);
+    assert_eq!(service.client.send(post("/pay").key("k")).await.status, 201);
+    for _ in 0..2 {
+        let again = service.client.send(post("/pay").key("k")).await;
+        assert_eq!(again.assert_problem(409, "response-not-retained")["retryable"], false);
+    }
+    assert_eq!(service.effects(), 1);
+}

@@ -8,17 +8,17 @@ use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use axum::{Json, Router, routing::post};
-use onlyonce::{Cursor, Fence, Filter, Hash16, Key, Listed, RecordId, Resolution, Settled, StateKind};
+use onlyonce::{ErrorKind, Listed, Resolution};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use super::Admin;
-use super::audit::Change;
 use super::events::{Event, events};
 use super::metrics::Stats;
 use super::problem::AdminProblem;
+use super::repair::{Deed, Repair, Unrepaired};
+use super::search::{IdWord, NotOne, Unlisted, Words, several};
 use super::view::{AnswerView, Detail, Listing, Outcome, RecordView, Resolve, StateName, whole};
-use crate::config::units;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -68,112 +68,88 @@ pub(super) fn routes() -> Router<Arc<Admin>> {
 
 type Answered<T> = Result<Json<T>, AdminProblem>;
 
-/// Which records.
+/// Which records. What is left out does not matter; what is there must not be empty.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Search {
+pub(crate) struct Wanted {
     /// Only those in this state.
     state: Option<StateName>,
     /// Only those of this scope: its digest, or its parts in the order of the configuration, with commas between them.
+    #[param(min_length = 1)]
     scope: Option<String>,
     /// Only those of this key: its digest, the key itself, or the id of a record.
+    #[param(min_length = 1)]
     q: Option<String>,
     /// Only those of this route, for instance `POST /payments`.
+    #[param(min_length = 1)]
     route: Option<String>,
     /// Only those that began within this span, for instance `1h`.
+    #[param(min_length = 1)]
     since: Option<String>,
-    /// Where to go on.
+    /// Where to go on: `next` of the page before.
+    #[param(min_length = 1)]
     cursor: Option<String>,
     /// How many at most (100, up to 1000).
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// A page of records.
-#[utoipa::path(get, path = "/api/records", params(Search), responses(
+/// A page of records. One that is short has a `next` if there may be more.
+#[utoipa::path(get, path = "/api/records", params(Wanted), responses(
     (status = 200, body = Listing), (status = 400, body = AdminProblem, content_type = "application/problem+json"), (status = 401, body = AdminProblem, content_type = "application/problem+json"), (status = 503, body = AdminProblem, content_type = "application/problem+json")))]
 async fn list(
     State(admin): State<Arc<Admin>>,
-    search: Result<Query<Search>, QueryRejection>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Answered<Listing> {
-    let Query(search) = search.map_err(|why| AdminProblem::invalid(why.body_text()))?;
-    let limit = search.limit.unwrap_or(100);
+    let Query(wanted) = wanted.map_err(|why| AdminProblem::invalid(why.body_text()))?;
+    let limit = wanted.limit.unwrap_or(100);
     if !(1..=1000).contains(&limit) {
         return Err(AdminProblem::invalid("limit must be between 1 and 1000"));
     }
-    let since = search.since.as_deref().map(units::duration).transpose().map_err(AdminProblem::invalid)?;
-    let recent = |listed: &Listed| since.is_none_or(|since| listed.snapshot.age <= since);
-    if let Some(id) = search.q.as_deref().and_then(|text| text.parse::<RecordId>().ok()) {
-        let found = admin.store.get(&id).await.map_err(|error| AdminProblem::store(&error))?;
-        let found = found.map(|snapshot| Listed { id, snapshot }).filter(recent);
-        return Ok(Json(Listing { records: found.iter().map(RecordView::of).collect(), next: None }));
-    }
-    let filter = admin.filter(&search)?;
-    let after = search.cursor.filter(|cursor| !cursor.is_empty()).map(Cursor);
-    let page = admin.store.list(&filter, after.as_ref(), limit).await;
-    let page = page.map_err(|error| match error.kind() {
-        onlyonce::ErrorKind::Rejected if after.is_some() => AdminProblem::invalid(
-            "cursor is not one of this store's; take it from `next` of the page before, or leave it out for the first page",
+    let words = Words {
+        state: wanted.state,
+        route: wanted.route.as_deref(),
+        scope: wanted.scope.as_deref(),
+        key: wanted.q.as_deref(),
+        since: wanted.since.as_deref(),
+    };
+    let scope = Arc::clone(&admin.now.read().scope);
+    let search = words.meaning(|text| scope.named(text)).map_err(AdminProblem::invalid)?;
+    let page = search.page(&*admin.store, wanted.cursor.as_deref(), limit).await;
+    let page = page.map_err(|why| match why {
+        Unlisted::Cursor => AdminProblem::invalid(
+            "cursor is not one of this search; take it from `next` of the page before, or leave it out for the first page",
         ),
-        onlyonce::ErrorKind::Rejected => AdminProblem::invalid(format!("{error}")),
-        _ => AdminProblem::store(&error),
+        Unlisted::Store(error) if error.kind() == ErrorKind::Rejected => {
+            AdminProblem::invalid(error.to_string())
+        }
+        Unlisted::Store(error) => AdminProblem::store(&error),
     })?;
-    let records = page.records.iter().filter(|listed| recent(listed)).map(RecordView::of).collect();
+    let records = page.records.iter().map(RecordView::of).collect();
     Ok(Json(Listing { records, next: page.next.map(|cursor| cursor.0) }))
-}
-
-impl Admin {
-    fn filter(&self, search: &Search) -> Result<Filter, AdminProblem> {
-        let key = search.q.as_deref().filter(|text| !text.is_empty()).map(|text| {
-            let hashed = || Key::new(text).map(|key| Hash16::of_key(&key));
-            digest(text).map_or_else(hashed, Ok).map_err(|error| AdminProblem::invalid(error.to_string()))
-        });
-        let scope = search.scope.as_deref().filter(|text| !text.is_empty()).map(|text| {
-            let named = || self.now.read().scope.named(text).map(|scope| Hash16::of_scope(&scope));
-            digest(text).or_else(named).ok_or_else(|| AdminProblem::invalid("there can be no such scope"))
-        });
-        Ok(Filter {
-            state: search.state.map(StateName::kind),
-            route: search.route.as_deref().filter(|text| !text.is_empty()).map(Into::into),
-            key: key.transpose()?,
-            scope: scope.transpose()?,
-        })
-    }
-
-    async fn find(&self, id: &RecordId) -> Result<Listed, AdminProblem> {
-        let found = self.store.get(id).await.map_err(|error| AdminProblem::store(&error))?;
-        let snapshot =
-            found.ok_or_else(|| AdminProblem::not_found("there is no such record, or it has expired"))?;
-        Ok(Listed { id: *id, snapshot })
-    }
-}
-
-/// A digest as listings show it.
-fn digest(text: &str) -> Option<Hash16> {
-    let digits = text.as_bytes();
-    let mut bytes = [0; 16];
-    if digits.len() != 32 || !text.is_ascii() {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(Hash16::from_bytes(bytes))
 }
 
 type Id = Result<Path<String>, PathRejection>;
 
-fn parse_id(id: Id) -> Result<RecordId, AdminProblem> {
-    let Path(text) = id.map_err(|why| AdminProblem::invalid(why.body_text()))?;
-    text.parse().map_err(|error: onlyonce::InputError| AdminProblem::invalid(error.to_string()))
+impl Admin {
+    /// The record whose id is this, or begins so.
+    async fn find(&self, id: Id) -> Result<Listed, AdminProblem> {
+        let Path(text) = id.map_err(|why| AdminProblem::invalid(why.body_text()))?;
+        let word = IdWord::parse(&text).map_err(AdminProblem::invalid)?;
+        word.find(&*self.store).await.map_err(|why| match why {
+            NotOne::None => AdminProblem::not_found("there is no such record, or it has expired"),
+            NotOne::Several(candidates) => AdminProblem::invalid(several(&candidates)),
+            NotOne::Store(error) => AdminProblem::store(&error),
+        })
+    }
 }
 
 /// A record with what is stored of its answer.
-#[utoipa::path(get, path = "/api/records/{id}", params(("id" = String, Path, description = "64 hexadecimal digits", pattern = "^[0-9a-f]{64}$")), responses(
+#[utoipa::path(get, path = "/api/records/{id}", params(("id" = String, Path, description = "64 hexadecimal digits, or as many of the first as no other id begins with", pattern = "^[0-9a-f]{4,64}$")), responses(
     (status = 200, body = Detail), (status = 400, body = AdminProblem, content_type = "application/problem+json"), (status = 401, body = AdminProblem, content_type = "application/problem+json"), (status = 404, body = AdminProblem, content_type = "application/problem+json"), (status = 503, body = AdminProblem, content_type = "application/problem+json")))]
 async fn show(State(admin): State<Arc<Admin>>, id: Id) -> Answered<Detail> {
-    Ok(Json(Detail::of(&admin.find(&parse_id(id)?).await?)))
+    Ok(Json(Detail::of(&admin.find(id).await?)))
 }
 
 /// What was changed.
@@ -186,7 +162,7 @@ pub(crate) struct Changed {
 }
 
 /// Ends the doubt about an unknown outcome: it happened, with this answer, or it did not.
-#[utoipa::path(post, path = "/api/records/{id}/resolve", params(("id" = String, Path, description = "64 hexadecimal digits", pattern = "^[0-9a-f]{64}$")), request_body = Resolve, responses(
+#[utoipa::path(post, path = "/api/records/{id}/resolve", params(("id" = String, Path, description = "64 hexadecimal digits, or as many of the first as no other id begins with", pattern = "^[0-9a-f]{4,64}$")), request_body = Resolve, responses(
     (status = 200, body = Changed), (status = 400, body = AdminProblem, content_type = "application/problem+json"), (status = 401, body = AdminProblem, content_type = "application/problem+json"), (status = 404, body = AdminProblem, content_type = "application/problem+json"), (status = 409, body = AdminProblem, content_type = "application/problem+json"),
     (status = 413, body = AdminProblem, content_type = "application/problem+json"), (status = 415, body = AdminProblem, content_type = "application/problem+json"), (status = 422, body = AdminProblem, content_type = "application/problem+json"), (status = 503, body = AdminProblem, content_type = "application/problem+json")))]
 async fn resolve(
@@ -195,11 +171,11 @@ async fn resolve(
     headers: HeaderMap,
     decision: Result<Json<Resolve>, JsonRejection>,
 ) -> Answered<Changed> {
-    let id = parse_id(id)?;
     let Json(decision) = decision.map_err(|why| AdminProblem::new(why.status(), why.body_text()))?;
-    let resolution = decision.resolution().map_err(AdminProblem::invalid)?;
-    let by = By { action: "resolve", who: &who(&headers)?, why: &decision.reason, seen: decision.fence };
-    admin.settle(&id, &by, resolution).await
+    let deed = decision.deed().map_err(AdminProblem::invalid)?;
+    let Resolve { reason: why, fence, .. } = decision;
+    let repair = Repair { action: "resolve", deed, who: who(&headers)?, why, fence, state: None };
+    admin.carry_out(id, repair).await
 }
 
 /// Why, and at which fence.
@@ -217,7 +193,7 @@ pub(crate) struct Reason {
 }
 
 /// It did not happen and can no longer happen: the next retry runs.
-#[utoipa::path(post, path = "/api/records/{id}/release", params(("id" = String, Path, description = "64 hexadecimal digits", pattern = "^[0-9a-f]{64}$")), request_body = Reason, responses(
+#[utoipa::path(post, path = "/api/records/{id}/release", params(("id" = String, Path, description = "64 hexadecimal digits, or as many of the first as no other id begins with", pattern = "^[0-9a-f]{4,64}$")), request_body = Reason, responses(
     (status = 200, body = Changed), (status = 400, body = AdminProblem, content_type = "application/problem+json"), (status = 401, body = AdminProblem, content_type = "application/problem+json"), (status = 404, body = AdminProblem, content_type = "application/problem+json"), (status = 409, body = AdminProblem, content_type = "application/problem+json"),
     (status = 413, body = AdminProblem, content_type = "application/problem+json"), (status = 415, body = AdminProblem, content_type = "application/problem+json"), (status = 422, body = AdminProblem, content_type = "application/problem+json"), (status = 503, body = AdminProblem, content_type = "application/problem+json")))]
 async fn release(
@@ -226,106 +202,104 @@ async fn release(
     headers: HeaderMap,
     reason: Result<Json<Reason>, JsonRejection>,
 ) -> Answered<Changed> {
-    let id = parse_id(id)?;
-    let Json(reason) = reason.map_err(|why| AdminProblem::new(why.status(), why.body_text()))?;
-    let by = By { action: "release", who: &who(&headers)?, why: &reason.reason, seen: reason.fence };
-    admin.settle(&id, &by, Resolution::DidNotHappen).await
+    let Json(Reason { reason: why, fence }) =
+        reason.map_err(|why| AdminProblem::new(why.status(), why.body_text()))?;
+    let deed = Deed::Decide(Resolution::DidNotHappen, None);
+    let repair = Repair { action: "release", deed, who: who(&headers)?, why, fence, state: None };
+    admin.carry_out(id, repair).await
+}
+
+/// Why, and what was seen.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Forgetting {
+    /// Why; written to the audit log.
+    #[param(min_length = 1, max_length = 2000, pattern = r"\S")]
+    reason: String,
+    /// The fence that was seen; without it the record's present one is taken.
+    #[serde(default, deserialize_with = "whole")]
+    fence: Option<u64>,
+    /// The state that was seen; without it the record's present one is taken.
+    state: Option<StateName>,
 }
 
 /// Forgets a record: the next request with its key runs.
-#[utoipa::path(delete, path = "/api/records/{id}", params(("id" = String, Path, description = "64 hexadecimal digits", pattern = "^[0-9a-f]{64}$"), Reason), responses(
+#[utoipa::path(delete, path = "/api/records/{id}", params(("id" = String, Path, description = "64 hexadecimal digits, or as many of the first as no other id begins with", pattern = "^[0-9a-f]{4,64}$"), Forgetting), responses(
     (status = 200, body = Changed), (status = 400, body = AdminProblem, content_type = "application/problem+json"), (status = 401, body = AdminProblem, content_type = "application/problem+json"), (status = 404, body = AdminProblem, content_type = "application/problem+json"), (status = 409, body = AdminProblem, content_type = "application/problem+json"), (status = 503, body = AdminProblem, content_type = "application/problem+json")))]
 async fn forget(
     State(admin): State<Arc<Admin>>,
     id: Id,
     headers: HeaderMap,
-    reason: Result<Query<Reason>, QueryRejection>,
+    seen: Result<Query<Forgetting>, QueryRejection>,
 ) -> Answered<Changed> {
-    let id = parse_id(id)?;
-    let Query(reason) = reason.map_err(|why| AdminProblem::invalid(why.body_text()))?;
-    let by = By { action: "forget", who: &who(&headers)?, why: &reason.reason, seen: reason.fence };
-    let found = admin.find(&id).await?;
-    if found.snapshot.state.kind() == StateKind::Running {
-        return Err(AdminProblem::conflict("an attempt runs; wait for its end"));
-    }
-    admin.change(&found, &by, |fence| admin.once.forget(&id, fence)).await
-}
-
-/// Who changes what, and why.
-struct By<'a> {
-    action: &'a str,
-    who: &'a str,
-    why: &'a str,
-    seen: Option<u64>,
+    let Query(Forgetting { reason: why, fence, state }) =
+        seen.map_err(|why| AdminProblem::invalid(why.body_text()))?;
+    let repair = Repair { action: "forget", deed: Deed::Forget, who: who(&headers)?, why, fence, state };
+    admin.carry_out(id, repair).await
 }
 
 impl Admin {
-    async fn settle(&self, id: &RecordId, by: &By<'_>, resolution: Resolution) -> Answered<Changed> {
-        let found = self.find(id).await?;
-        if found.snapshot.state.kind() != StateKind::Lapsed {
-            let state = StateName::of(found.snapshot.state.kind()).name();
-            return Err(AdminProblem::conflict(format!(
-                "the record is {state}; only an unknown outcome can be decided"
-            )));
-        }
-        self.change(&found, by, |fence| self.once.resolve(id, fence, resolution)).await
-    }
-
-    async fn change<F>(&self, found: &Listed, by: &By<'_>, work: impl FnOnce(Fence) -> F) -> Answered<Changed>
-    where
-        F: Future<Output = Result<Settled, onlyonce::StoreError>>,
-    {
-        if by.why.trim().is_empty() || by.why.chars().count() > MOST_SAID {
+    /// Makes a change to its end: whoever asked for it may have gone.
+    async fn carry_out(self: Arc<Self>, id: Id, repair: Repair) -> Answered<Changed> {
+        if repair.why.trim().is_empty() || repair.why.chars().count() > MOST_SAID {
             return Err(AdminProblem::invalid(
                 "say why in `reason`, in 1 to 2000 characters: it is written to the audit log",
             ));
         }
-        let seen = by.seen.map_or(found.snapshot.fence, Fence);
-        let moved_on = || {
-            AdminProblem::conflict("the record has moved on since it was seen; look again and decide again")
-        };
-        if seen != found.snapshot.fence {
-            return Err(moved_on());
-        }
-        let note = |result| self.note(found, by, result);
-        note("begun")?;
-        let settled = work(seen).await.map_err(|error| AdminProblem::store(&error))?;
-        match settled {
-            Settled::Lost => {
-                note("lost")?;
-                Err(moved_on())
-            }
-            Settled::Applied => {
-                note("done")?;
-                let (action, record) = (by.action.to_owned(), found.id.to_string());
-                let event =
-                    Event::Change { action: action.clone(), record, who: by.who.into(), why: by.why.into() };
-                // Nobody may be listening.
-                let _ = self.events.send(event);
-                let was = StateName::of(found.snapshot.state.kind());
-                Ok(Json(Changed { id: found.id.to_string(), action, was }))
-            }
-        }
+        let found = self.find(id).await?;
+        let changing = tokio::spawn(async move { self.change(&found, &repair).await });
+        changing.await.unwrap_or_else(|_| {
+            let what = "the change ended half-way; look what became of it";
+            Err(AdminProblem::new(StatusCode::INTERNAL_SERVER_ERROR, what))
+        })
     }
 
-    fn note(&self, found: &Listed, by: &By<'_>, result: &str) -> Result<(), AdminProblem> {
-        let (action, who, why) = (by.action, by.who, by.why);
-        let change =
-            Change { action, record: found.id.to_string(), fence: found.snapshot.fence.0, who, why, result };
-        self.audit().write(&change).map_err(|error| {
-            tracing::error!(%error, "the audit log can't be written");
-            AdminProblem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the audit log can't be written, so nothing was changed",
-            )
-        })
+    async fn change(&self, found: &Listed, repair: &Repair) -> Answered<Changed> {
+        // What is decided now is kept for as long as the route says now.
+        let once = self.gate.live().layer.engine_of(&found.snapshot.label.route);
+        let done = repair.apply(&once, &*self.store, &self.audit(), found).await;
+        done.map_err(|why| match why {
+            Unrepaired::Moved => AdminProblem::conflict(
+                "the record has moved on since it was seen; look again and decide again",
+            ),
+            Unrepaired::Runs => AdminProblem::conflict("an attempt runs; wait for its end"),
+            Unrepaired::Known(state) => AdminProblem::conflict(format!(
+                "the record is {}; only an unknown outcome can be decided",
+                state.name()
+            )),
+            Unrepaired::Mark => {
+                AdminProblem::conflict("it is the mark of a sequence, and has no answer; release it")
+            }
+            Unrepaired::Unwritten(error) => {
+                tracing::error!(%error, "the audit log can't be written");
+                AdminProblem::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the audit log can't be written, so nothing was changed",
+                )
+            }
+            Unrepaired::Store(error) => AdminProblem::half_way(&error),
+        })?;
+        let (action, record) = (repair.action.to_owned(), found.id.to_string());
+        let (who, why, outcome) = (repair.who.clone(), repair.why.clone(), repair.deed.outcome());
+        // Nobody may be listening.
+        let _ = self.events.send(Event::Change {
+            action: action.clone(),
+            outcome,
+            record: record.clone(),
+            who,
+            why,
+        });
+        let was = StateName::of(found.snapshot.state.kind());
+        Ok(Json(Changed { id: record, action, was }))
     }
 }
 
 /// Who acts: the token says "an administrator"; a name can be given beside it.
 fn who(headers: &HeaderMap) -> Result<String, AdminProblem> {
     let Some(value) = headers.get("onlyonce-actor") else { return Ok("admin".into()) };
-    let is_name = |text: &&str| text.len() <= MOST_SAID && !text.contains(char::is_control);
+    let is_name =
+        |text: &&str| !text.trim().is_empty() && text.len() <= MOST_SAID && !text.contains(char::is_control);
     let text = std::str::from_utf8(value.as_bytes()).ok().filter(is_name);
     text.map(str::to_owned).ok_or_else(|| AdminProblem::invalid("onlyonce-actor is not a name"))
 }

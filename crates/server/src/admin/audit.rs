@@ -8,6 +8,7 @@ use onlyonce::{Clock, SystemClock};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use super::view::{Outcome, StateName};
 use crate::failure::Failure;
 
 /// Where changes are written down.
@@ -18,11 +19,23 @@ pub(crate) struct Audit(Option<Mutex<File>>);
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Change<'a> {
     pub(crate) action: &'a str,
+    /// Which way a doubt was ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) outcome: Option<Outcome>,
+    /// The status that retries get from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u16>,
     pub(crate) record: String,
+    /// The state before.
+    pub(crate) was: StateName,
     pub(crate) fence: u64,
     pub(crate) who: &'a str,
     pub(crate) why: &'a str,
+    /// `begun` before the change is made; then `done`, `lost` if the record had moved on, or `failed`: look what became of it.
     pub(crate) result: &'a str,
+    /// How the store failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -49,7 +62,7 @@ impl Audit {
         Ok(Self(Some(Mutex::new(opened))))
     }
 
-    /// For a gateway without an admin API: nobody can change anything.
+    /// Where nobody can change anything.
     pub(crate) fn nowhere() -> Self {
         Self(None)
     }
@@ -59,10 +72,13 @@ impl Audit {
         tracing::info!(
             target: "onlyonce::audit",
             action = change.action,
+            outcome = change.outcome.map(Outcome::name),
+            status = change.status,
             record = change.record,
             who = change.who,
             why = change.why,
             result = change.result,
+            error = change.error,
             "audit"
         );
         let Some(file) = &self.0 else { return Ok(()) };

@@ -12,13 +12,14 @@ use serde::Serialize;
 use tokio_stream::wrappers::{BroadcastStream, IntervalStream};
 
 use super::Admin;
+use super::view::Outcome;
 
 /// What is told.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event {
     /// A person changed a record.
-    Change { action: String, record: String, who: String, why: String },
+    Change { action: String, outcome: Option<Outcome>, record: String, who: String, why: String },
     /// The configuration was read again.
     Reloaded,
 }

@@ -32,6 +32,22 @@ pub(crate) fn install() -> Result<Handle, Failure> {
     metrics::set_global_recorder(recorder)
         .map_err(|error| Failure::because("metrics can't be kept", &error))?;
     metrics::describe_counter!("onlyonce_requests_total", "Requests with a key, by route and result");
+    metrics::describe_counter!(
+        "onlyonce_unkeyed_total",
+        "Writes without a key on declared routes, passed on unprotected"
+    );
+    metrics::describe_gauge!(
+        "onlyonce_unknown_outcomes",
+        "Records in the store whose outcome is unknown and waits for a person, at most 10000"
+    );
+    metrics::describe_gauge!(
+        "onlyonce_unknown_oldest_seconds",
+        "How long ago the oldest call with an unknown outcome began, 0 if there is none"
+    );
+    metrics::describe_counter!(
+        "onlyonce_left_behind_total",
+        "Calls that nothing was heard of, found in the store after a start: mostly those of a crash"
+    );
     metrics::describe_histogram!(
         "onlyonce_request_seconds",
         "How long requests with a key took, by route and result"
@@ -41,6 +57,9 @@ pub(crate) fn install() -> Result<Handle, Failure> {
         "How long the store took, by operation and result"
     );
     metrics::describe_gauge!("onlyonce_in_flight", "Calls under way");
+    metrics::describe_gauge!("onlyonce_memory_bytes", "What is buffered, of limits.memory");
+    metrics::describe_gauge!("onlyonce_memory_limit_bytes", "limits.memory");
+    metrics::describe_gauge!("onlyonce_connections", "Connections of callers, WebSockets too");
     metrics::describe_gauge!("onlyonce_draining", "1 while the gateway finishes its last requests");
     Ok(INSTALLED.get_or_init(|| handle).clone())
 }
@@ -63,6 +82,10 @@ pub(crate) struct Stats {
 impl Handle {
     pub(super) fn text(&self, admin: &Admin) -> String {
         metrics::gauge!("onlyonce_in_flight").set(admin.once.in_flight() as f64);
+        let resources = &admin.gate.resources;
+        metrics::gauge!("onlyonce_memory_bytes").set(resources.memory.used() as f64);
+        metrics::gauge!("onlyonce_memory_limit_bytes").set(resources.memory.limit() as f64);
+        metrics::gauge!("onlyonce_connections").set(resources.places.taken() as f64);
         metrics::gauge!("onlyonce_draining").set(f64::from(u8::from(admin.gate.is_draining())));
         self.0.render()
     }
@@ -105,6 +128,7 @@ pub(crate) async fn keep_up(admin: Arc<Admin>) {
     loop {
         tokio::time::sleep(KEEP_UP).await;
         admin.metrics.0.run_upkeep();
+        onlyonce::http::problem::log_refusals();
     }
 }
 

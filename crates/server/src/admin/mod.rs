@@ -3,15 +3,19 @@
 mod api;
 mod audit;
 mod events;
+mod health;
+mod listener;
 mod metrics;
 mod problem;
+mod repair;
+mod search;
 mod store;
 mod token;
+mod unresolved;
 mod view;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -19,27 +23,33 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use onlyonce::{Idempotency, Inspect, RecordId};
+use onlyonce::{Idempotency, Inspect};
 use parking_lot::RwLock;
 use tokio::net::TcpListener;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
-pub(crate) use self::audit::{Audit, Change};
+pub(crate) use self::audit::Audit;
 use self::events::Event;
+use self::health::Readiness;
+use self::listener::Listener;
 pub(crate) use self::metrics::keep_up;
 use self::problem::AdminProblem;
+pub(crate) use self::repair::{Deed, Repair, Unrepaired};
+pub(crate) use self::search::{IdWord, NotOne, Unlisted, Words, several};
 pub(crate) use self::store::Timed;
 use self::token::Token;
+pub(crate) use self::unresolved::watch;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::gateway::Gate;
 use crate::gateway::scope::ScopeRule;
+use crate::gateway::serve::Server;
+use crate::gateway::{Gate, Places};
 use crate::stores;
 
 pub(crate) use view::{Detail, Listing, Outcome, RecordView, Resolve, StateName};
 
-/// How long the store may take to show that it is there.
-const READY_WITHIN: Duration = Duration::from_secs(2);
+/// How many connections there may be.
+const CONNECTIONS: usize = 64;
 
 /// What the admin API works on.
 #[derive(Debug)]
@@ -49,6 +59,7 @@ pub(crate) struct Admin {
     gate: Arc<Gate>,
     events: broadcast::Sender<Event>,
     metrics: metrics::Handle,
+    readiness: Readiness,
     /// What a reload changes.
     now: RwLock<Now>,
 }
@@ -88,7 +99,8 @@ impl Admin {
     ) -> Result<Arc<Self>, Failure> {
         let now = RwLock::new(Now::of(config)?);
         let (events, _) = broadcast::channel(256);
-        Ok(Arc::new(Self { store, once, gate, events, metrics: metrics::install()?, now }))
+        let readiness = Readiness::of(&config.store);
+        Ok(Arc::new(Self { store, once, gate, events, metrics: metrics::install()?, readiness, now }))
     }
 
     pub(crate) fn token_file(&self) -> Option<PathBuf> {
@@ -112,18 +124,20 @@ impl Admin {
     }
 }
 
-/// Serves the admin API for ever.
+/// Serves the admin API for ever, with limits of its own: whoever holds on to it takes nothing from callers.
 pub(crate) async fn serve(listener: TcpListener, admin: Arc<Admin>) {
-    if let Err(error) = axum::serve(listener, app(admin)).await {
-        tracing::error!(%error, "the admin API stopped");
-    }
+    let places = Places::new(CONNECTIONS);
+    let app = Listener { router: app(Arc::clone(&admin)), admin };
+    // It goes on until the process ends.
+    let (_stay, left) = watch::channel(false);
+    Server { listener, places, app }.run(left).await;
 }
 
 fn app(admin: Arc<Admin>) -> Router {
     let guarded = api::routes().layer(middleware::from_fn_with_state(Arc::clone(&admin), guard));
     Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(ready))
+        .route("/healthz", get(health::healthy))
+        .route("/readyz", get(health::ready))
         .route("/metrics", get(show_metrics))
         .nest("/api", guarded)
         .fallback(async || AdminProblem::not_found("nothing is served here; the API is at /api/openapi.json"))
@@ -147,21 +161,6 @@ async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) ->
     .into_response();
     refusal.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
     refusal
-}
-
-async fn ready(State(admin): State<Arc<Admin>>) -> Response {
-    if admin.gate.is_draining() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
-    }
-    let nothing = RecordId::from_bytes([0; 32]);
-    match tokio::time::timeout(READY_WITHIN, admin.store.get(&nothing)).await {
-        Ok(Ok(_)) => "ready\n".into_response(),
-        Ok(Err(error)) => {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the store is not ready");
-            (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n").into_response()
-        }
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer in time\n").into_response(),
-    }
 }
 
 async fn show_metrics(State(admin): State<Arc<Admin>>) -> Response {

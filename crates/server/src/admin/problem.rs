@@ -35,8 +35,15 @@ impl AdminProblem {
     }
 
     pub(super) fn store(error: &StoreError) -> Self {
-        tracing::error!(error = error as &dyn std::error::Error, "the store failed");
+        onlyonce::seldom!(error, error = error as &dyn std::error::Error, "the store failed");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("the store failed: {error}"))
+    }
+
+    /// The store failed while a record was changed.
+    pub(super) fn half_way(error: &StoreError) -> Self {
+        let problem = Self::store(error);
+        let detail = format!("{}; the record may have been changed: look again", problem.detail);
+        Self { detail, ..problem }
     }
 }
 

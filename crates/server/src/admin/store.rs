@@ -8,7 +8,7 @@ use ::metrics::{Histogram, histogram};
 use async_trait::async_trait;
 use onlyonce::{
     AttemptId, Begin, Claim, Clock, Cursor, Fence, Filter, Inspect, Listed, Page, RecordId, Revision,
-    Settled, Settlement, Snapshot, StateKind, Store, StoreError, SystemClock,
+    Settled, Settlement, Snapshot, StateKind, Store, StoreError, SystemClock, Unresolved,
 };
 
 use super::metrics;
@@ -21,8 +21,8 @@ pub(crate) struct Timed {
     seconds: [Seconds; OPERATIONS.len()],
 }
 
-const OPERATIONS: [&str; 9] =
-    ["begin", "settle", "renew", "get", "forget", "sweep", "list", "count", "lapsed"];
+const OPERATIONS: [&str; 10] =
+    ["begin", "settle", "renew", "get", "forget", "sweep", "list", "count", "lapsed", "unresolved"];
 
 /// The histograms of one operation, found once: that costs more than counting.
 #[derive(Debug, Default)]
@@ -93,6 +93,10 @@ impl Store for Timed {
         self.timed("sweep", self.store.sweep(limit)).await
     }
 
+    fn ready(&self) -> Result<(), StoreError> {
+        self.store.ready()
+    }
+
     async fn changed(&self, id: &RecordId, seen: Revision, timeout: Duration) {
         self.store.changed(id, seen, timeout).await;
     }
@@ -110,5 +114,9 @@ impl Inspect for Timed {
 
     async fn lapsed(&self, limit: u32) -> Result<Vec<Listed>, StoreError> {
         self.timed("lapsed", self.store.lapsed(limit)).await
+    }
+
+    async fn unresolved(&self, limit: u32) -> Result<Unresolved, StoreError> {
+        self.timed("unresolved", self.store.unresolved(limit)).await
     }
 }

@@ -9,6 +9,12 @@ use onlyonce::{Answer, Listed, Resolution, State, StateKind};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::repair::Deed;
+
+/// For an outcome that is unknown because of a 500.
+const HINT_500: &str =
+    "if a 500 of this route means that everything was rolled back, on_500 = \"release\" says so";
+
 /// How much of a body is shown.
 const MOST_SHOWN: usize = 64 << 10;
 
@@ -98,6 +104,9 @@ pub(crate) struct Detail {
     /// A digest of the payload.
     pub(crate) fingerprint: String,
     pub(crate) answer: Option<AnswerView>,
+    /// What the operator could do, so that such calls are not in doubt again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hint: Option<String>,
 }
 
 /// A stored answer.
@@ -149,7 +158,9 @@ impl Detail {
             State::Completed(stored) => answer = AnswerView::of(stored),
         }
         let fingerprint = listed.snapshot.fingerprint.to_string();
-        Self { record: RecordView::of(listed), lease_left, unknown_for, fingerprint, answer }
+        let is_500 = answer.as_ref().is_some_and(|answer| answer.status == 500);
+        let hint = (unknown_for.is_some() && is_500).then(|| HINT_500.to_owned());
+        Self { record: RecordView::of(listed), lease_left, unknown_for, fingerprint, answer, hint }
     }
 }
 
@@ -194,6 +205,15 @@ pub(crate) enum Outcome {
     NotDone,
 }
 
+impl Outcome {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::NotDone => "not_done",
+        }
+    }
+}
+
 /// A decision about a record.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -205,16 +225,52 @@ pub(crate) struct Resolve {
     /// The fence that was seen; without it the record's present one is taken.
     #[serde(default, deserialize_with = "whole")]
     pub(crate) fence: Option<u64>,
-    /// The status that retries get (200), with `completed`.
+    /// The status that retries get; needed with `completed`.
     #[serde(default)]
     #[schema(minimum = 200, maximum = 599)]
     pub(crate) status: Option<u16>,
     /// The headers that retries get, with `completed`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "distinct")]
     pub(crate) headers: BTreeMap<String, String>,
     /// The body that retries get, with `completed`.
     #[serde(default)]
     pub(crate) body: String,
+}
+
+/// What belongs to one connection or one user, or is made anew for every replay.
+const NOT_STORED: [&str; 9] = [
+    "connection",
+    "content-length",
+    "keep-alive",
+    "proxy-connection",
+    "set-cookie",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Names and values, each name once: of two, one would get lost without a word.
+fn distinct<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    struct Pairs;
+    impl<'de> serde::de::Visitor<'de> for Pairs {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("names and values of headers")
+        }
+
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+            let mut pairs = BTreeMap::new();
+            while let Some((name, value)) = from.next_entry::<String, String>()? {
+                if pairs.insert(name.to_ascii_lowercase(), value).is_some() {
+                    return Err(serde::de::Error::custom(format!("the header {name} is there twice")));
+                }
+            }
+            Ok(pairs)
+        }
+    }
+    from.deserialize_map(Pairs)
 }
 
 /// A whole number; `7.0` is one too, as JSON sees it, and so is the text of one in a query.
@@ -242,23 +298,31 @@ pub(crate) fn whole<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<
 }
 
 impl Resolve {
+    /// What is to be done.
+    pub(crate) fn deed(&self) -> Result<Deed, String> {
+        Ok(Deed::Decide(self.resolution()?, self.status))
+    }
+
     /// The decision in the words of the engine.
-    pub(crate) fn resolution(&self) -> Result<Resolution, String> {
+    fn resolution(&self) -> Result<Resolution, String> {
         if self.outcome == Outcome::NotDone {
             if self.status.is_some() || !self.headers.is_empty() || !self.body.is_empty() {
                 return Err("what did not happen has no answer: leave out status, headers and body".into());
             }
             return Ok(Resolution::DidNotHappen);
         }
-        let status = self.status.unwrap_or(200);
+        let status = self.status.ok_or("say in `status` which status retries get, for instance 201")?;
         let status = StatusCode::from_u16(status).ok().filter(|status| (200..600).contains(&status.as_u16()));
         let status = status.ok_or("status must be between 200 and 599")?;
+        if matches!(status.as_u16(), 204 | 205 | 304) && !self.body.is_empty() {
+            return Err(format!("an answer with {} has no body", status.as_u16()));
+        }
         let mut response = http::Response::new(bytes::Bytes::from(self.body.clone()));
         *response.status_mut() = status;
         for (name, value) in &self.headers {
             let name: HeaderName =
                 name.parse().map_err(|_| format!("{name:?} is not the name of a header"))?;
-            if matches!(name.as_str(), "content-length" | "transfer-encoding" | "connection" | "set-cookie") {
+            if NOT_STORED.contains(&name.as_str()) {
                 return Err(format!("{name} can't be part of a stored answer"));
             }
             let value =

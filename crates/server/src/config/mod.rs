@@ -2,6 +2,7 @@
 //!
 //! Nothing stops at the first mistake: [`Config::load`] reads everything and tells all that is wrong, each with its place.
 
+pub(crate) mod authority;
 mod changes;
 pub(crate) mod file;
 mod forward;
@@ -22,12 +23,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use onlyonce::http::{IdempotencyLayer, Recover};
+use onlyonce::http::{IdempotencyLayer, MemoryBudget, Recover};
 use onlyonce::{Idempotency, MemoryStore, Recovery};
 
 use crate::gateway::scope::ScopeRule;
 use crate::gateway::tls;
-use crate::stores;
+use crate::stores::{self, Serving};
 pub(crate) use changes::Changes;
 use file::{Entry, File};
 pub(crate) use forward::{Forward, name_of};
@@ -37,7 +38,7 @@ pub(crate) use settings::SETTINGS;
 use source::Given;
 pub(crate) use source::Problems;
 pub(crate) use source::Source;
-pub(crate) use target::{Speech, Target};
+pub(crate) use target::{Speech, Target, TooLong};
 pub(crate) use tokens::{ABOUT as ABOUT_TOKENS, Secrets, TokenKind, TokenSettings, read_keys};
 
 /// What was typed: flags by the name of their setting.
@@ -53,6 +54,8 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) store: String,
+    /// Whether a store that may lose records is refused.
+    pub(crate) strict: bool,
     pub(crate) target: Option<Target>,
     pub(crate) forwards: Arc<[Forward]>,
     pub(crate) scope: Arc<ScopeRule>,
@@ -98,10 +101,15 @@ pub(crate) struct Limits {
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) idle_timeout: Duration,
+    /// For all that is buffered.
+    pub(crate) memory: usize,
     pub(crate) max_head: usize,
     pub(crate) max_body: Option<usize>,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
+    pub(crate) keep_free: usize,
+    /// How long a connection may have idled that a call with a key uses; `None` for what was learned.
+    pub(crate) upstream_idle: Option<Duration>,
     pub(crate) drain: Duration,
 }
 
@@ -147,6 +155,15 @@ impl Config {
             Some(config) if problems.0.is_empty() => Ok(config),
             _ => Err(Box::new(Unusable { shown, problems })),
         }
+    }
+}
+
+impl Config {
+    /// What a store is opened with.
+    pub(crate) fn serving(&self) -> Serving {
+        let rules = self.routes.iter().map(|route| &route.rules).chain([&self.rules]);
+        let max_response = rules.map(|rules| rules.options.max_response).max().unwrap_or_default();
+        Serving { keep_free: self.limits.keep_free, max_response, strict: self.strict }
     }
 }
 
@@ -222,6 +239,11 @@ impl Loader<'_> {
         let listen = self.read("listen", address);
         let admin = self.read("admin", |text| if text == "off" { Ok(None) } else { address(text).map(Some) });
         let store = self.read("store", |url| stores::check(url).map(|()| url.to_owned()));
+        let strict = self.read("strict", rules::yes);
+        if let (Some(url), Some(true)) = (&store, strict) {
+            let source = self.source("strict");
+            self.problems.take(&source, stores::check_strict(url).map_err(|why| format!("strict: {why}")));
+        }
         let target = self.read("upstream", Target::parse);
         let forwards: Arc<[Forward]> =
             file.forwards.iter().filter_map(|entry| Forward::read(entry, self.problems)).collect();
@@ -237,6 +259,19 @@ impl Loader<'_> {
         let patience = limits.map_or(Duration::from_secs(30), |limits| limits.body_timeout);
         let rules = self.reader(None).rules(patience);
         let routes: Vec<Route> = file.routes.iter().filter_map(|entry| self.route(entry, patience)).collect();
+        if let Some(memory) = limits.map(|limits| limits.memory) {
+            // A quarter is a reserve, and a body may take no more than the rest: nor may an answer, or it could not be replayed.
+            let largest = routes.iter().map(|route| &route.rules).chain([&rules]);
+            let larger = |rules: &Rules| rules.options.max_request.max(rules.options.max_response);
+            let largest = largest.map(larger).max().unwrap_or_default();
+            if largest > memory / 4 * 3 {
+                let source = self.source("limits.memory");
+                self.problems.add(&source, format!(
+                    "limits.memory: {memory} bytes are too few for a body of max_request or max_response ({largest} bytes); a quarter of it is a reserve, so make it at least {}MiB",
+                    largest.div_ceil(3).saturating_mul(4).div_ceil(1 << 20)
+                ));
+            }
+        }
         let methods = self.methods();
         self.try_out(&rules, &routes, &methods);
         let tls = self.tls();
@@ -270,6 +305,7 @@ impl Loader<'_> {
             listen: listen?,
             admin: admin?,
             store: store?,
+            strict: strict?,
             target,
             forwards,
             scope: Arc::new(scope),
@@ -320,6 +356,17 @@ impl Loader<'_> {
         };
         let (max_head, max_body) =
             (self.read("limits.max_head", max_head), self.read("limits.max_body", max_body));
+        let keep_free = self.read("limits.keep_free", units::size);
+        let memory = self.read("limits.memory", |text| match units::size(text)? {
+            bytes if bytes < 8 << 20 => {
+                Err(format!("{text:?} is below 8MiB, which is less than a few callers need"))
+            }
+            bytes => Ok(bytes),
+        });
+        let upstream_idle = self.read("limits.upstream_idle", |text| match text {
+            "auto" => Ok(None),
+            span => units::span(span, Duration::ZERO, Duration::from_secs(60)).map(Some),
+        });
         let (connect, response, drain) = (
             self.read("limits.connect_timeout", span),
             self.read("limits.response_timeout", span),
@@ -330,10 +377,13 @@ impl Loader<'_> {
             header_timeout: header?,
             body_timeout: body?,
             idle_timeout: idle?,
+            memory: memory?,
             max_head: max_head?,
             max_body: max_body?,
             connect_timeout: connect?,
             response_timeout: response?,
+            keep_free: keep_free?,
+            upstream_idle: upstream_idle?,
             drain: drain?,
         })
     }
@@ -424,7 +474,9 @@ impl Loader<'_> {
         let once = Idempotency::new(MemoryStore::new());
         let layer = || {
             let builder = IdempotencyLayer::builder(once.clone(), onlyonce::http::ScopeFrom::nobody());
-            builder.options(rules.without_question()).methods(methods.to_vec())
+            // Whether the memory is enough for them is looked at apart.
+            let memory = MemoryBudget::new(usize::MAX);
+            builder.options(rules.without_question()).methods(methods.to_vec()).memory(memory)
         };
         // What is asked is of no interest here, only that somebody can be.
         let options = |rules: &Rules| {

@@ -33,8 +33,11 @@ pub(super) fn show(settings: &BTreeMap<&'static str, Given>, routes: &[Entry], f
 fn show_entry(out: &mut String, kind: &str, entry: &Entry) {
     let _ = write!(out, "\n[[{kind}]]\n");
     for (name, given) in &entry.values {
-        let text = match given.parts.as_slice() {
-            [one] => format!("{:?}", masked(one)),
+        // Only URLs have something to hide; a question mark elsewhere is a query of a route.
+        let shown = |part: &String| if part.contains("://") { masked(part) } else { part.clone() };
+        let parts: Vec<String> = given.parts.iter().map(shown).collect();
+        let text = match parts.as_slice() {
+            [one] => format!("{one:?}"),
             many => format!("{many:?}"),
         };
         line(out, name, &text, given);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Method};
 use onlyonce::http::{
-    FingerprintOf, KeyFrom, MissingKey, On500, Options, SEQUENCE, StoreDown, StoredHeaders, spelled_path,
+    FingerprintOf, KeyFrom, MissingKey, On500, Options, SEQUENCE, StoreDown, StoredHeaders, spelled_pattern,
 };
 use onlyonce::{Mode, OnLapse, Order, Settings};
 
@@ -14,6 +14,7 @@ use super::source::{Given, Problems, Source};
 use super::suggest::hint;
 use super::units;
 use crate::gateway::OWN;
+use crate::stores;
 
 /// What a route does.
 #[derive(Debug, Clone)]
@@ -154,7 +155,16 @@ impl Reader<'_> {
             },
             max_request: self.read("max_request", 1 << 20, units::size),
             request_patience: body_timeout,
-            max_response: self.read("max_response", 1 << 20, units::size),
+            max_response: {
+                let store = self.settings.get("store").map(Given::text);
+                self.read("max_response", 1 << 20, |text| {
+                    let bytes = units::size(text)?;
+                    store.as_deref().map_or(Ok(bytes), |store| stores::fits(store, bytes))
+                })
+            },
+            response_patience: self.read("buffer_response", Options::default().response_patience, |text| {
+                units::span(text, Duration::ZERO, Duration::from_secs(3600))
+            }),
             headers: StoredHeaders {
                 allow: self.list("keep_headers", header),
                 deny: self.list("drop_headers", header),
@@ -255,7 +265,7 @@ pub(super) fn path_as_sent(text: &str) -> Result<String, String> {
     let encoded = percent_encoding::utf8_percent_encode(path, percent_encoding::CONTROLS).to_string();
     let parses = encoded.replace(['{', '}'], "x").parse::<http::uri::PathAndQuery>();
     parses.map_err(|_| format!("{text:?} is not a path"))?;
-    Ok(spelled_path(&encoded).into_owned())
+    Ok(spelled_pattern(&encoded).into_owned())
 }
 
 /// A pattern such as `POST /orders/{id}` as the layer matches it, or why no request could.

@@ -84,6 +84,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
             "Where records are kept: memory:, embedded:PATH, redis://…, rediss://…, redis-cluster://h1:p,h2:p, redis-sentinel://h1:p,h2:p/NAME, mysql://…, postgres://…, sqlite:PATH (?table=NAME for another table)",
         ),
     )),
+    fixed(plain(
+        "strict",
+        "strict",
+        "false",
+        "BOOL",
+        "Whether a store that may lose what it has acknowledged is refused at start, instead of a warning",
+    )),
     of(
         Kind::Url,
         plain(
@@ -232,6 +239,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
     plain("defaults.on_500", "on_500", "unknown", "WHAT", "What a 500 means: unknown, release or keep"),
     plain("defaults.max_request", "max_request", "1MiB", "SIZE", "The largest body of a request with a key"),
     plain("defaults.max_response", "max_response", "1MiB", "SIZE", "The largest answer that is kept"),
+    plain(
+        "defaults.buffer_response",
+        "buffer_response",
+        "5s",
+        "SPAN",
+        "How long an answer is held back to be kept whole; then, or with 0s at once, it is passed on as it comes and not kept",
+    ),
     plain("defaults.missing", "missing", "pass", "WHAT", "A request without a key: pass or reject"),
     plain(
         "defaults.fail_open",
@@ -278,6 +292,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "SPAN",
         "How long a connection may be without a request",
     ),
+    fixed(plain(
+        "limits.memory",
+        "memory",
+        "256MiB",
+        "SIZE",
+        "The memory for all that is buffered: bodies with a key, answers, what waits for its reader",
+    )),
     plain("limits.max_head", "max_head", "64KiB", "SIZE", "The largest head of a request"),
     plain("limits.max_body", "max_body", "unlimited", "SIZE", "The largest body of a request without a key"),
     plain(
@@ -293,6 +314,20 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "60s",
         "SPAN",
         "How long an upstream may take to begin its answer",
+    ),
+    fixed(plain(
+        "limits.keep_free",
+        "keep_free",
+        "64MiB",
+        "SIZE",
+        "With less room than this on the disk, an embedded store takes no new calls; those that run can still end",
+    )),
+    plain(
+        "limits.upstream_idle",
+        "upstream_idle",
+        "auto",
+        "SPAN",
+        "How long a connection to an upstream may have idled that a call with a key uses: auto (learned, 2s at most), or a span; 0s for a fresh one each time",
     ),
     plain("limits.drain", "drain", "30s", "SPAN", "How long requests may go on after SIGTERM"),
     plain("tls.cert", "tls_cert", "", "FILE", "The certificate chain to serve TLS with, as PEM"),
@@ -322,6 +357,7 @@ pub(crate) const ROUTE_KEYS: &[&str] = &[
     "on_500",
     "max_request",
     "max_response",
+    "buffer_response",
     "ask",
     "ask_after",
     "fail_open",

@@ -43,12 +43,19 @@ impl Bank {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
         let mut book = Book { file: file.try_clone()?, latest: Vec::new(), count: 0 };
-        for line in BufReader::new(file).lines() {
-            // A line that was cut short by a kill still was a charge.
+        let (mut lines, mut line) = (BufReader::new(file), Vec::new());
+        while lines.read_until(b'\n', &mut line)? > 0 {
+            // A line that was cut short by a kill still was a charge, and the next one must not become a part of it.
             book.count += 1;
-            if let Ok(charge) = serde_json::from_str(&line?) {
+            if let Ok(charge) = serde_json::from_slice::<Charge>(&line) {
+                // One that could not be written has its number all the same.
+                book.count = book.count.max(charge.number);
                 book.remember(charge);
             }
+            if !line.ends_with(b"\n") {
+                book.file.write_all(b"\n")?;
+            }
+            line.clear();
         }
         Ok(Self { book: Mutex::new(book) })
     }
@@ -80,5 +87,24 @@ impl Book {
             self.latest.remove(0);
         }
         self.latest.push(charge);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_charge_that_was_cut_short_stays_one_and_no_receipt_is_given_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("charges.jsonl");
+        let open = || Bank::open(&file).unwrap();
+        assert_eq!(open().charge("tea", 300, true).await.unwrap(), "R-000001");
+        let mut torn = std::fs::read(&file).unwrap();
+        torn.extend_from_slice(b"{\"number\":2,\"order\":\"\xff");
+        std::fs::write(&file, torn).unwrap();
+        assert_eq!(open().charge("tea", 300, true).await.unwrap(), "R-000003");
+        let (latest, count) = open().statement();
+        assert_eq!((latest.len(), latest[0].number, count), (2, 3, 3));
     }
 }

@@ -28,7 +28,7 @@ const NAIVE_MEMORY: usize = 10_000;
 struct Shop {
     bank: Arc<Bank>,
     /// Where the naive side looks first and writes afterwards.
-    seen: Arc<Mutex<HashMap<String, Value>>>,
+    seen: Arc<Mutex<HashMap<String, (StatusCode, Value)>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -63,17 +63,19 @@ async fn pay(State(shop): State<Shop>, Json(payment): Json<Payment>) -> Response
 
 /// Looks whether the key was seen, charges, writes it down: right until two come at once, or the process restarts.
 async fn pay_naively(State(shop): State<Shop>, headers: HeaderMap, Json(payment): Json<Payment>) -> Response {
-    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).unwrap_or_default().to_owned();
-    if let Some(answer) = shop.seen.lock().get(&key) {
-        return (StatusCode::CREATED, [("idempotent-replayed", "true")], Json(answer.clone()))
-            .into_response();
+    let Some(key) = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned)
+    else {
+        return charge(&shop, &payment, false).await.into_response();
+    };
+    if let Some((status, answer)) = shop.seen.lock().get(&key) {
+        return (*status, [("idempotent-replayed", "true")], Json(answer.clone())).into_response();
     }
     let (status, Json(answer)) = charge(&shop, &payment, false).await;
     let mut seen = shop.seen.lock();
     if seen.len() >= NAIVE_MEMORY {
         seen.clear();
     }
-    seen.insert(key, answer.clone());
+    seen.insert(key, (status, answer.clone()));
     (status, Json(answer)).into_response()
 }
 

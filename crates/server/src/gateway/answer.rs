@@ -6,39 +6,67 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::{Method, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use onlyonce::http::{BodyError, WholeBody};
 
+use super::headers;
 use super::link::Link;
-use super::upstream::Upstream;
+use super::upstream::{Keyed, Upstream};
 
 /// What the upstream answers, as it comes; or an answer of the gateway's own.
 pub(crate) struct Answer {
-    body: Option<Incoming>,
+    body: Option<WholeBody<Incoming>>,
     own: Bytes,
     /// The connection that it comes on, and where that belongs.
     link: Option<(Link, Arc<Upstream>)>,
+    /// Whether what the upstream says of its outcome counts.
+    pub(crate) keyed: Keyed,
 }
 
 impl Answer {
-    pub(crate) fn on(body: Incoming, link: Link, home: Arc<Upstream>) -> Self {
-        let mut answer = Self::switching(body, link, home);
-        answer.give_back_at_end();
-        answer
+    /// On a connection of its own, which is given back at the end.
+    pub(crate) fn on(
+        response: Response<Incoming>,
+        to: &Method,
+        link: Link,
+        home: Arc<Upstream>,
+    ) -> Response<Self> {
+        Self::of(response, to, Some((link, home))).map(|mut answer| {
+            if answer.is_end_stream() {
+                answer.give_back();
+            }
+            answer
+        })
     }
 
     /// On a connection that is about to speak another protocol, and is never given back.
-    pub(crate) fn switching(body: Incoming, link: Link, home: Arc<Upstream>) -> Self {
-        Self { body: Some(body), own: Bytes::new(), link: Some((link, home)) }
+    pub(crate) fn switching(
+        response: Response<Incoming>,
+        to: &Method,
+        link: Link,
+        home: Arc<Upstream>,
+    ) -> Response<Self> {
+        Self::of(response, to, Some((link, home)))
     }
 
     /// On a connection that others use too.
-    pub(crate) fn shared(body: Incoming) -> Self {
-        Self { body: Some(body), own: Bytes::new(), link: None }
+    pub(crate) fn shared(response: Response<Incoming>, to: &Method) -> Response<Self> {
+        Self::of(response, to, None)
+    }
+
+    fn of(response: Response<Incoming>, to: &Method, link: Option<(Link, Arc<Upstream>)>) -> Response<Self> {
+        let (head, body) = response.into_parts();
+        let mut body = WholeBody::new(body, head.version, &head.headers);
+        if *to == Method::HEAD || head.status == StatusCode::NOT_MODIFIED {
+            body = body.bodiless();
+        }
+        Response::from_parts(head, Self { body: Some(body), own: Bytes::new(), link, keyed: Keyed::No })
     }
 
     pub(crate) fn own(bytes: Bytes) -> Self {
-        Self { body: None, own: bytes, link: None }
+        Self { body: None, own: bytes, link: None, keyed: Keyed::No }
     }
 
     /// Takes the connection out, because it is about to speak another protocol.
@@ -46,10 +74,8 @@ impl Answer {
         self.link.take().map(|(link, _)| link)
     }
 
-    fn give_back_at_end(&mut self) {
-        if self.body.as_ref().is_none_or(Body::is_end_stream)
-            && let Some((link, home)) = self.link.take()
-        {
+    fn give_back(&mut self) {
+        if let Some((link, home)) = self.link.take() {
             home.give_back(link);
         }
     }
@@ -57,12 +83,12 @@ impl Answer {
 
 impl Body for Answer {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         let Some(body) = &mut this.body else {
             let own = std::mem::take(&mut this.own);
@@ -78,8 +104,18 @@ impl Body for Answer {
         match &polled {
             // A connection whose answer broke off is of no use to anybody.
             Poll::Ready(Some(Err(_))) => this.link = None,
-            Poll::Ready(_) => this.give_back_at_end(),
-            Poll::Pending => {}
+            Poll::Ready(None) => this.give_back(),
+            Poll::Ready(Some(Ok(_))) if this.is_end_stream() => this.give_back(),
+            Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &mut polled
+            && let Some(trailers) = frame.trailers_mut()
+            && headers::take_outcome(trailers).is_some()
+            && this.keyed == Keyed::Yes
+        {
+            // The head was weighed without it, so nobody can be sure what the answer means.
+            let late = "Onlyonce-Outcome stands in the trailers, and not in the head";
+            return Poll::Ready(Some(Err(BodyError::Broken(late.into()))));
         }
         polled
     }

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use onlyonce::http::{Question, Recover};
+use onlyonce::http::{Question, Recover, has_hidden_steps};
 use onlyonce::{Class, Recovery};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::headers;
 use super::live::Limit;
@@ -16,9 +16,13 @@ use super::outgoing::Outgoing;
 use super::proxy::aim;
 use super::routing::Routing;
 use super::upstream::Keyed;
+use crate::config::TooLong;
 
 /// A key is one segment of a path, whatever is in it.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// How often an escaped path is decoded, at the most, to see what it might mean.
+const DECODINGS: usize = 4;
 
 /// A hook that asks at `path`, with the headers of the retry.
 pub(crate) fn hook(routing: Arc<Routing>, path: String, limit: Limit) -> Recover {
@@ -29,7 +33,7 @@ pub(crate) fn hook(routing: Arc<Routing>, path: String, limit: Limit) -> Recover
             let record = question.permit.record_id();
             let found = ask(&routing, &path, question, limit).await;
             found.unwrap_or_else(|why| {
-                tracing::warn!(%record, why, "asking the upstream led to nothing");
+                onlyonce::seldom!(warn, %record, why, "asking the upstream led to nothing");
                 Recovery::Unknown
             })
         }
@@ -44,6 +48,24 @@ pub(crate) fn fill(path: &str, key: &str) -> String {
     path.replace("{key}", &encoded)
 }
 
+/// Whether some service would see a step to the same place or upwards in a path that was filled, however often it decodes it: it
+/// would speak of something else.
+fn leads_elsewhere(path: &str) -> bool {
+    let (mut seen, mut path) = (0, path.to_owned());
+    loop {
+        // Before it is spelled: that would take the steps.
+        let lax = path.to_ascii_uppercase();
+        if has_hidden_steps(&lax) || has_hidden_steps(&lax.replace("%2E", ".")) {
+            return true;
+        }
+        let decoded = percent_decode_str(&path).decode_utf8_lossy().into_owned();
+        if decoded == path || seen == DECODINGS {
+            return false;
+        }
+        (seen, path) = (seen + 1, decoded);
+    }
+}
+
 async fn ask(
     routing: &Routing,
     path: &str,
@@ -55,18 +77,23 @@ async fn ask(
     let upstream = Arc::clone(upstream);
     parts.method = Method::GET;
     headers::name_host(&mut parts);
-    parts.uri = fill(path, key.as_str()).parse().map_err(|_| "the path can't be made")?;
+    let path = fill(path, key.as_str());
+    if leads_elsewhere(&path) {
+        return Err("the key would be a step to another path".into());
+    }
+    parts.uri = path.parse().map_err(|_| "the path can't be made")?;
     for name in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING] {
         parts.headers.remove(name);
     }
     headers::prepare(&mut parts, &limit.peer, false);
     headers::insert_fence(&mut parts.headers, &permit);
-    aim(&mut parts, &upstream);
+    aim(&mut parts, &upstream).map_err(|TooLong| "the path is too long")?;
     parts.extensions.clear();
     let request = Request::from_parts(parts, Outgoing::empty());
     // Not sent twice by accident, and harmless if it were.
     let sent = upstream.send(request, Keyed::Yes).await;
     let mut response = sent.map_err(|_| "the upstream did not answer")?;
+    response.body_mut().keyed = Keyed::Yes;
     let word = headers::take_outcome(response.headers_mut());
     headers::strip_hop_by_hop(response.headers_mut());
     let (head, body) = response.into_parts();
@@ -84,6 +111,19 @@ async fn ask(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_is_a_step_asks_nobody() {
+        for key in [".", "..", "%2e", "%2E%2e", "%252E.", "../admin", "..\\x", "a/..", "..;x"] {
+            assert!(leads_elsewhere(&fill("/by-key/{key}", key)), "{key}");
+        }
+        for key in
+            ["a", "...", "a.b", "a..b", "1.5", "%", "a/b", "100%25", "8e03978e-40d5-43e8-bc93-6894a57f9324"]
+        {
+            assert!(!leads_elsewhere(&fill("/by-key/{key}?q=1", key)), "{key}");
+        }
+        assert!(leads_elsewhere(&fill("/by-key/.{key}", ".")));
+    }
 
     #[test]
     fn a_key_stays_within_its_segment() {

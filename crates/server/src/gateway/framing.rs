@@ -3,8 +3,12 @@
 //! Hyper reads such requests in one safe way, and says nothing of it: with a length and chunks it drops the length. An upstream gets
 //! what was read, framed anew. That alone is safe; refusing tells the caller, and keeps what looks like an attack from being served.
 
-use http::header::{HOST, TRANSFER_ENCODING};
-use http::{HeaderMap, Request, Version};
+use http::header::{CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, Request, Version};
+use onlyonce::http::{has_hidden_steps, spelled_path};
+
+use super::hops::Hops;
+use crate::config::authority::host_and_port;
 
 /// Why nobody can be sure what a request is; `with_length` if its head named a length.
 pub(crate) fn ambiguity<B>(request: &Request<B>, with_length: bool) -> Option<&'static str> {
@@ -18,8 +22,21 @@ pub(crate) fn ambiguity<B>(request: &Request<B>, with_length: bool) -> Option<&'
         (Some(one), None) if one.as_bytes().eq_ignore_ascii_case(b"chunked") => {}
         _ => return Some("its Transfer-Encoding is something else than chunked"),
     }
+    if headers.get_all(CONTENT_TYPE).iter().nth(1).is_some() {
+        return Some("it has several Content-Type headers");
+    }
+    if Hops::of(request.method(), headers) == Hops::Unclear {
+        return Some("its Max-Forwards is not one number");
+    }
+    host_ambiguity(request).or_else(|| target_ambiguity(request))
+}
+
+fn host_ambiguity<B>(request: &Request<B>) -> Option<&'static str> {
     let target = request.uri().authority().map(http::uri::Authority::as_str);
-    match (one_host(headers), request.version()) {
+    if let Some(Err(why)) = target.map(host_and_port) {
+        return Some(why);
+    }
+    match (one_host(request.headers()), request.version()) {
         (Err(why), _) => Some(why),
         (Ok(None), Version::HTTP_11) => Some("it has no Host"),
         // In HTTP/1.1 the target wins, as the standard says; in HTTP/2 both say the same or something is wrong.
@@ -32,16 +49,28 @@ pub(crate) fn ambiguity<B>(request: &Request<B>, with_length: bool) -> Option<&'
     }
 }
 
-/// What ends a host, where others might read on.
-const NOT_IN_A_HOST: [char; 8] = [' ', '\t', '/', '?', '#', '@', ',', '\\'];
+fn target_ambiguity<B>(request: &Request<B>) -> Option<&'static str> {
+    let path = request.uri().path();
+    match *request.method() {
+        // It has a host for a target, and is refused for what it is.
+        Method::CONNECT => None,
+        Method::OPTIONS if path == "*" => None,
+        _ if !path.starts_with('/') => Some("its target is not a path"),
+        _ if has_hidden_steps(&spelled_path(path)) => {
+            Some("some services see a step upwards in its path, and others do not")
+        }
+        _ => None,
+    }
+}
 
+/// The one Host, which may be empty.
 fn one_host(headers: &HeaderMap) -> Result<Option<&str>, &'static str> {
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (None, _) => Ok(None),
         (Some(host), None) => match host.to_str() {
-            Ok(host) if host.contains(NOT_IN_A_HOST) => Err("its Host is not a host"),
-            Ok(host) => Ok(Some(host)),
+            Ok("") => Ok(Some("")),
+            Ok(host) => host_and_port(host).map(|_| Some(host)),
             Err(_) => Err("its Host is not text"),
         },
         _ => Err("it has several Host headers"),
@@ -49,6 +78,8 @@ fn one_host(headers: &HeaderMap) -> Result<Option<&str>, &'static str> {
 }
 
 const LENGTH: &[u8] = b"content-length:";
+/// How HTTP/2 begins: not with a request.
+const PREFACE: &[u8; LENGTH.len()] = b"PRI * HTTP/2.0\r";
 
 /// Looks through the bytes of a head, as they come, for a line that names a length.
 #[derive(Debug, Default)]
@@ -60,6 +91,7 @@ pub(crate) struct HeadScan {
     begun: bool,
     over: bool,
     pub(crate) found: bool,
+    pub(crate) is_http2: bool,
 }
 
 impl HeadScan {
@@ -80,6 +112,7 @@ impl HeadScan {
         match &self.start[..self.filled] {
             b"" | b"\r" => self.over = self.begun,
             line => {
+                self.is_http2 |= !self.begun && line == PREFACE;
                 self.begun = true;
                 self.found |= line.eq_ignore_ascii_case(LENGTH);
             }
@@ -102,6 +135,20 @@ mod tests {
                 head.as_bytes().chunks(size).for_each(|piece| scan.take(piece));
                 assert_eq!((scan.found, scan.over), (expected, true), "{size}");
             }
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_http2_is_no_head_however_it_is_cut() {
+        let begins = |bytes: &str, size| {
+            let mut scan = HeadScan::default();
+            bytes.as_bytes().chunks(size).for_each(|piece| scan.take(piece));
+            scan.is_http2
+        };
+        for size in 1..24 {
+            assert!(begins("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", size), "{size}");
+            assert!(!begins("PRI * HTTP/2.0", size), "it is not there yet");
+            assert!(!begins("GET / HTTP/1.1\r\nPRI * HTTP/2.0\r\n", size));
         }
     }
 

@@ -7,6 +7,9 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use onlyonce::{Class, Permit};
 
+use super::hops;
+use super::names::folded;
+
 const FENCE: HeaderName = HeaderName::from_static("onlyonce-fence");
 const OUTCOME: HeaderName = HeaderName::from_static("onlyonce-outcome");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -49,7 +52,7 @@ fn named_in(headers: &HeaderMap, list: HeaderName) -> impl Iterator<Item = &str>
 
 /// Whether a header may not simply go through. One look at every name is cheaper than a search for each of these, and most messages
 /// have none.
-fn is_special(name: &HeaderName) -> bool {
+pub(crate) fn is_special(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
         "connection"
@@ -123,6 +126,8 @@ pub(crate) fn prepare(parts: &mut Parts, peer: &Peer, trust_forwarded: bool) {
     strip(&parts.method, &mut parts.headers);
     name_host(parts);
     let headers = &mut parts.headers;
+    hops::count_down(&parts.method, headers);
+    join_cookies(headers);
     let chain = if headers.contains_key(FORWARDED_FOR) { joined(headers, &peer.ip) } else { peer.ip.clone() };
     headers.insert(FORWARDED_FOR, chain);
     if !trust_forwarded || !headers.contains_key(FORWARDED_PROTO) {
@@ -140,6 +145,18 @@ pub(crate) fn prepare(parts: &mut Parts, peer: &Peer, trust_forwarded: bool) {
 pub(crate) fn name_host(parts: &mut Parts) {
     if let Some(target) = parts.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok()) {
         parts.headers.insert(header::HOST, target);
+    }
+}
+
+/// HTTP/2 may send every cookie in a field of its own; services of HTTP/1.1 expect one line (RFC 9113, 8.2.3), and some read no other.
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(header::COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let lines = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
+    let lines: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
+    if let Ok(joined) = HeaderValue::from_maybe_shared(bytes::Bytes::from(lines.join(&b"; "[..]))) {
+        headers.insert(header::COOKIE, joined);
     }
 }
 
@@ -161,19 +178,39 @@ pub(crate) fn insert_fence(headers: &mut HeaderMap, permit: &Permit) {
     headers.insert(FENCE, HeaderValue::from(permit.fence().0));
 }
 
-/// Takes the upstream's own word about its answer out of it.
+/// Takes the upstream's own word about its answer out of it. Whatever is unclear there is unknown: a guess could run a call twice.
 pub(crate) fn take_outcome(headers: &mut HeaderMap) -> Option<Class> {
-    let word = headers.remove(OUTCOME)?;
-    match word.as_bytes() {
+    let names: Vec<HeaderName> = headers.keys().filter(|name| is_outcome(name)).cloned().collect();
+    if names.is_empty() {
+        return None;
+    }
+    let mut said: Vec<Option<Class>> = headers.get_all(OUTCOME).iter().map(word).collect();
+    said.dedup();
+    for name in &names {
+        headers.remove(name);
+    }
+    match (names.as_slice(), said.as_slice()) {
+        ([name], [Some(class)]) if *name == OUTCOME => Some(*class),
+        _ => {
+            tracing::warn!(
+                "the upstream did not say clearly one of keep, release and unknown in Onlyonce-Outcome: the outcome is unknown"
+            );
+            Some(Class::Unknown)
+        }
+    }
+}
+
+/// Whether this is the upstream's word about its answer, or what it may have meant to be.
+fn is_outcome(name: &HeaderName) -> bool {
+    folded(name.as_str()) == OUTCOME.as_str()
+}
+
+fn word(value: &HeaderValue) -> Option<Class> {
+    match value.as_bytes() {
         b"keep" => Some(Class::Keep),
         b"release" => Some(Class::Release),
         b"unknown" => Some(Class::Unknown),
-        _ => {
-            tracing::warn!(
-                "the upstream said something else than keep, release or unknown in Onlyonce-Outcome"
-            );
-            None
-        }
+        _ => None,
     }
 }
 

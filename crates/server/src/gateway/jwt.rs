@@ -5,17 +5,26 @@ use std::path::Path;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::jwk::{Jwk, JwkSet, KeyAlgorithm, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
-use serde_json::{Map, Value};
+
+use super::claims::{self, Claims};
+use super::scope::Word;
 
 /// Verifies tokens.
 pub(crate) struct Verifier {
-    /// With their id, where they have one.
-    keys: Vec<(Option<String>, DecodingKey)>,
+    keys: Vec<Known>,
     algorithms: Vec<Algorithm>,
     issuer: Vec<String>,
     audience: Vec<String>,
+}
+
+/// A key, and which tokens it is for.
+struct Known {
+    id: Option<String>,
+    algorithm: Option<KeyAlgorithm>,
+    key: DecodingKey,
 }
 
 /// Where keys are, and what is accepted.
@@ -26,16 +35,6 @@ pub(crate) struct Files<'a> {
     pub(crate) algorithms: &'a [String],
     pub(crate) issuer: &'a [String],
     pub(crate) audience: &'a [String],
-}
-
-/// What a token says.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    Says(String),
-    /// There is no token, or it does not hold this claim.
-    Absent,
-    /// There is a token, and it does not verify.
-    Denied,
 }
 
 impl Verifier {
@@ -51,11 +50,15 @@ impl Verifier {
         let mut keys = Vec::new();
         if let Some(path) = files.key {
             for algorithm in &algorithms {
-                keys.push((None, key(path, *algorithm)?));
+                keys.push(Known {
+                    id: None,
+                    algorithm: Some((*algorithm).into()),
+                    key: key(path, *algorithm)?,
+                });
             }
         }
         if let Some(path) = files.jwks {
-            keys.extend(jwks(path)?);
+            keys.extend(jwks(path, &algorithms)?);
         }
         if keys.is_empty() {
             return Err("there is no key that tokens could be verified with".into());
@@ -64,34 +67,33 @@ impl Verifier {
     }
 
     /// What the bearer token of a request says about `claim`.
-    pub(crate) fn claim(&self, headers: &HeaderMap, claim: &str) -> Claim {
+    pub(crate) fn claim(&self, headers: &HeaderMap, claim: &str) -> Word {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let token = match (values.next(), values.next()) {
-            (None, _) => return Claim::Absent,
+            (None, _) => return Word::Absent("there is no bearer token".into()),
             (Some(value), None) => value.to_str().ok(),
-            _ => return Claim::Denied,
+            _ => return Word::Denied("there are several Authorization headers".into()),
         };
-        let Some(token) = token else { return Claim::Denied };
-        let (scheme, token) = token.split_once(' ').unwrap_or((token, ""));
+        let Some(token) = token else { return Word::Denied("the Authorization header is not text".into()) };
+        let (scheme, token) = token.trim().split_once([' ', '\t']).unwrap_or((token, ""));
         if !scheme.eq_ignore_ascii_case("bearer") {
             // Credentials of another kind, which are not ours to judge.
-            return Claim::Absent;
+            return Word::Absent("there is no bearer token".into());
         }
-        let token = token.trim();
-        match self.verify(token) {
-            None => Claim::Denied,
-            Some(claims) => match claims.get(claim) {
-                Some(Value::String(text)) if !text.is_empty() => Claim::Says(text.clone()),
-                Some(Value::Number(number)) => Claim::Says(number.to_string()),
-                _ => Claim::Absent,
-            },
+        match self.verify(token.trim()) {
+            Err(why) => Word::Denied(why.into()),
+            Ok(claims) => claims::word(&claims, claim),
         }
     }
 
-    fn verify(&self, token: &str) -> Option<Map<String, Value>> {
-        let head = decode_header(token).ok()?;
+    /// The claims of a token, or why it does not hold. Nothing about its claims is told before its signature is verified.
+    fn verify(&self, token: &str) -> Result<Claims, &'static str> {
+        let head = decode_header(token).map_err(|_| "the token is not a JWT")?;
+        if head.crit.is_some() {
+            return Err("the token has extensions that must be understood (crit), and none are");
+        }
         if !self.algorithms.contains(&head.alg) {
-            return None;
+            return Err("the algorithm of the token is not accepted");
         }
         let mut rules = Validation::new(head.alg);
         rules.validate_nbf = true;
@@ -104,12 +106,49 @@ impl Verifier {
             rules.set_issuer(&self.issuer);
             rules.required_spec_claims.insert("iss".into());
         }
-        let fits = |id: &Option<String>| id.is_none() || head.kid.is_none() || *id == head.kid;
-        let candidates = self.keys.iter().filter(|(id, key)| fits(id) && key.family() == head.alg.family());
-        candidates
-            .into_iter()
-            .find_map(|(_, key)| decode::<Map<String, Value>>(token, key, &rules).ok())
-            .map(|data| data.claims)
+        let fits = |known: &&Known| {
+            (known.id.is_none() || head.kid.is_none() || known.id == head.kid)
+                && known.algorithm.is_none_or(|algorithm| algorithm == KeyAlgorithm::from(head.alg))
+                && known.key.family() == head.alg.family()
+        };
+        let mut why = "no key is known that the token could be signed with";
+        for known in self.keys.iter().filter(fits) {
+            match decode::<Claims>(token, &known.key, &rules) {
+                Ok(data) => return Ok(data.claims),
+                Err(error) => {
+                    let reason = reason(error.kind());
+                    // A key that verifies the signature says more than those that do not.
+                    if why != UNSIGNED && reason != UNSIGNED {
+                        return Err(reason);
+                    }
+                    why = reason;
+                }
+            }
+        }
+        Err(why)
+    }
+}
+
+const UNSIGNED: &str = "the signature of the token does not verify";
+
+/// Why a token was not accepted, without what would have been.
+fn reason(kind: &ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::ExpiredSignature => "the token has expired",
+        ErrorKind::ImmatureSignature => "the token is not valid yet",
+        ErrorKind::InvalidAudience => "the token is for another audience",
+        ErrorKind::InvalidIssuer => "the token is of another issuer",
+        ErrorKind::MissingRequiredClaim(claim) => match claim.as_str() {
+            "exp" => "the token has no exp",
+            "aud" => "the token has no aud",
+            "iss" => "the token has no iss",
+            _ => "the token lacks a claim",
+        },
+        ErrorKind::InvalidClaimFormat(_) => "a time in the token is not a number",
+        ErrorKind::Json(_) | ErrorKind::Utf8(_) => {
+            "the claims of the token can't be read, or one is there twice"
+        }
+        _ => UNSIGNED,
     }
 }
 
@@ -136,23 +175,41 @@ fn key(path: &Path, algorithm: Algorithm) -> Result<DecodingKey, String> {
     key.map_err(|error| format!("{shown} is not a PEM public key for {algorithm:?}: {error}"))
 }
 
-fn jwks(path: &Path) -> Result<Vec<(Option<String>, DecodingKey)>, String> {
+fn jwks(path: &Path, algorithms: &[Algorithm]) -> Result<Vec<Known>, String> {
     let shown = path.display();
     let text =
         std::fs::read_to_string(path).map_err(|error| format!("the JWKS {shown} can't be read: {error}"))?;
     let set: JwkSet =
         serde_json::from_str(&text).map_err(|error| format!("{shown} is not a JWKS: {error}"))?;
     // Keys for other purposes, or of kinds that are not known, do not spoil the rest.
-    Ok(set
-        .keys
-        .iter()
-        .filter(|jwk| signs(jwk))
-        .filter_map(|jwk| Some((jwk.common.key_id.clone(), DecodingKey::from_jwk(jwk).ok()?)))
-        .collect())
+    let usable = set.keys.iter().filter(|jwk| verifies(jwk, algorithms)).filter_map(|jwk| {
+        let common = &jwk.common;
+        Some(Known {
+            id: common.key_id.clone(),
+            algorithm: common.key_algorithm,
+            key: DecodingKey::from_jwk(jwk).ok()?,
+        })
+    });
+    let usable: Vec<Known> = usable.collect();
+    if usable.is_empty() {
+        return Err(format!(
+            "none of the {} keys in {shown} may verify signatures of {algorithms:?}: look at their kty, use, key_ops and alg",
+            set.keys.len()
+        ));
+    }
+    Ok(usable)
 }
 
-fn signs(jwk: &Jwk) -> bool {
-    jwk.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature)
+/// Whether a key is there to verify signatures with, as far as it says what it is for.
+fn verifies(jwk: &Jwk, algorithms: &[Algorithm]) -> bool {
+    let common = &jwk.common;
+    let for_signatures =
+        common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
+    let to_verify =
+        common.key_operations.as_ref().is_none_or(|allowed| allowed.contains(&KeyOperations::Verify));
+    let accepted =
+        |algorithm: KeyAlgorithm| algorithms.iter().any(|pinned| KeyAlgorithm::from(*pinned) == algorithm);
+    for_signatures && to_verify && common.key_algorithm.is_none_or(accepted)
 }
 
 impl fmt::Debug for Verifier {

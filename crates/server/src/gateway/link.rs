@@ -2,7 +2,9 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -10,10 +12,11 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use onlyonce::Moment;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::outgoing::Outgoing;
 use super::upstream::Undelivered;
-use super::wire::Wire;
+use super::wire::{Placed, Wire};
 
 /// How long a connection that was used before may take to be ready again, before another one is made.
 const SETTLING: Duration = Duration::from_millis(50);
@@ -21,19 +24,45 @@ const SETTLING: Duration = Duration::from_millis(50);
 /// How many headers an answer may have. One with more is lost, and what it was the answer to is unknown: generous.
 const MOST_HEADERS: usize = 256;
 
+/// How large the head of an answer may be, and how much of a body is read ahead.
+const MAX_BUFFER: usize = 64 << 10;
+
 /// An HTTP/1.1 connection.
 pub(crate) struct Link {
     sender: SendRequest<Outgoing>,
     /// Gone once it has ended, and when it was handed over for an upgrade.
     connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
     pub(crate) idle_since: Moment,
+    /// The body that is being sent.
+    sending: Weak<AtomicUsize>,
 }
 
 impl Link {
-    pub(crate) async fn new(wire: Wire, now: Moment) -> hyper::Result<Self> {
-        let (sender, connection) =
-            http1::Builder::new().max_headers(MOST_HEADERS).handshake(TokioIo::new(wire)).await?;
-        Ok(Self { sender, connection: Some(Box::pin(connection.with_upgrades())), idle_since: now })
+    pub(crate) async fn new(wire: Wire, place: OwnedSemaphorePermit, now: Moment) -> hyper::Result<Self> {
+        let mut builder = http1::Builder::new();
+        builder.max_headers(MOST_HEADERS).max_buf_size(MAX_BUFFER);
+        let (sender, connection) = builder.handshake(TokioIo::new(Placed { wire, _place: place })).await?;
+        Ok(Self {
+            sender,
+            connection: Some(Box::pin(connection.with_upgrades())),
+            idle_since: now,
+            sending: Weak::new(),
+        })
+    }
+
+    /// Whether the connection has ended, as far as that can be seen at once.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.drive(&mut Context::from_waker(Waker::noop()));
+        self.connection.is_none()
+    }
+
+    /// Ends when the upstream closes the connection.
+    pub(crate) async fn closed(&mut self) {
+        poll_fn(|cx| {
+            self.drive(cx);
+            if self.connection.is_none() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// Lets the connection read and write.
@@ -66,6 +95,7 @@ impl Link {
         &mut self,
         request: Request<Outgoing>,
     ) -> Result<Response<Incoming>, Undelivered> {
+        self.sending = request.body().progress();
         let mut answer = pin!(self.sender.try_send_request(request));
         let sent = poll_fn(|cx| {
             if let Some(connection) = &mut self.connection
@@ -79,6 +109,33 @@ impl Link {
             Some(request) => Undelivered::Returned(Box::new(request)),
             None => Undelivered::of(&refused.into_error()),
         })
+    }
+
+    /// Whether a part of the request is still to be sent: its answer may come before.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.sending.strong_count() > 0
+    }
+
+    /// Sends the rest of a request that was answered before all of it was sent; `false` if the upstream does not take it.
+    pub(crate) async fn send_rest(&mut self, patience: Duration) -> bool {
+        let taken =
+            |sending: &Weak<AtomicUsize>| sending.upgrade().map(|taken| taken.load(Ordering::Relaxed));
+        loop {
+            let before = taken(&self.sending);
+            let sent = poll_fn(|cx| {
+                self.drive(cx);
+                match (&self.connection, self.is_sending()) {
+                    (None, _) => Poll::Ready(false),
+                    (Some(_), false) => Poll::Ready(true),
+                    (Some(_), true) => Poll::Pending,
+                }
+            });
+            match tokio::time::timeout(patience, sent).await {
+                Ok(sent) => return sent,
+                Err(_) if taken(&self.sending) == before => return false,
+                Err(_) => {}
+            }
+        }
     }
 
     /// Goes on in a task of its own until the protocol is switched.

@@ -9,6 +9,8 @@ use onlyonce::{Idempotency, Mode};
 
 use super::ask;
 use super::headers::Peer;
+use super::names::Names;
+use super::resources::Resources;
 use super::routing::Routing;
 use super::serve::Serving;
 use super::tokens::Issuer;
@@ -24,6 +26,8 @@ pub(crate) struct Live {
     pub(crate) trust_forwarded: bool,
     /// What connections are served with.
     pub(crate) serving: Arc<Serving>,
+    /// The headers that count.
+    pub(crate) names: Arc<Names>,
     issuer: Issuer,
 }
 
@@ -36,9 +40,15 @@ pub(crate) struct Limit {
 }
 
 impl Live {
-    pub(crate) fn new(config: &Config, once: &Idempotency, before: Option<&Self>) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        config: &Config,
+        once: &Idempotency,
+        resources: &Resources,
+        before: Option<&Self>,
+    ) -> Result<Self, Failure> {
         let issuer = Issuer::new(config, once, before.map(|before| &before.issuer))?;
-        let routing = Arc::new(Routing::new(config, before.map(|before| &*before.routing)));
+        let routing =
+            Arc::new(Routing::new(config, &resources.sockets, before.map(|before| &*before.routing)));
         let options = |rules: &Rules| {
             let mut options = rules.without_question();
             // Questions come from the gateway itself.
@@ -56,10 +66,13 @@ impl Live {
             .iter()
             .fold(builder, |builder, route| builder.route(&route.pattern, options(&route.rules)));
         // For routes that need no token it is a key that the server chose.
-        let builder = builder.tokens(issuer.tokens(Mode::Replay)).ids(Ids::uuid());
+        let builder =
+            builder.tokens(issuer.tokens(Mode::Replay)).ids(Ids::uuid()).memory(resources.memory.clone());
         let layer = builder.build().map_err(|error| Failure::usage(error.to_string()))?;
         let serving = Arc::new(Serving::new(config));
         let (limits, trust_forwarded) = (config.limits, config.trust_forwarded);
-        Ok(Self { layer, routing, limits, trust_forwarded, serving, issuer })
+        let rules = config.routes.iter().map(|route| &route.rules).chain([&config.rules]);
+        let names = Arc::new(Names::new(&config.scope, rules));
+        Ok(Self { layer, routing, limits, trust_forwarded, serving, names, issuer })
     }
 }

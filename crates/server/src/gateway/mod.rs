@@ -10,17 +10,29 @@
 
 mod answer;
 mod ask;
+mod caller_body;
+mod claims;
+mod cookies;
+mod descriptors;
 mod framing;
 mod front;
 mod headers;
+mod hops;
+mod idle;
 pub(crate) mod jwt;
 mod link;
 mod live;
+mod names;
 mod outgoing;
+mod places;
 mod proxy;
+mod resources;
 mod routing;
 pub(crate) mod scope;
-mod serve;
+pub(crate) mod serve;
+mod sockets;
+mod streams;
+mod tail;
 pub(crate) mod tls;
 mod tokens;
 mod upstream;
@@ -44,8 +56,13 @@ use crate::say::say;
 use crate::shutdown;
 use crate::stores::{self, Purpose};
 pub(crate) use front::{Gate, OWN};
+pub(crate) use headers::Peer;
 use live::Live;
+pub(crate) use places::Places;
+use resources::Resources;
 use serve::Server;
+pub(crate) use tail::{Tail, Unread};
+pub(crate) use wire::Doings;
 
 /// How often connections to upstreams are tidied up.
 const TIDY: Duration = Duration::from_secs(10);
@@ -65,19 +82,24 @@ pub(crate) async fn run(arguments: GatewayArguments) -> Result<(), Failure> {
         Some(address) => Some(listen(address, "--admin").await?),
         None => None,
     };
-    let store: Arc<dyn Inspect> = Arc::new(Timed::new(stores::open(&config.store, Purpose::Serve).await?)?);
+    let store: Arc<dyn Inspect> =
+        Arc::new(Timed::new(stores::open(&config.store, Purpose::Serve(config.serving())).await?)?);
     let once = engine(&config, Arc::clone(&store))?;
-    let live = Live::new(&config, &once, None)?;
-    let gate = Arc::new(Gate::new(live));
-    let admin = Admin::new(&config, store, once.clone(), Arc::clone(&gate))?;
+    let (descriptors, _) = descriptors::share_out(config.limits.connections);
+    let resources = Resources::new(&config.limits, descriptors);
+    let live = Live::new(&config, &once, &resources, None)?;
+    let gate = Arc::new(Gate::new(live, resources));
+    let admin = Admin::new(&config, Arc::clone(&store), once.clone(), Arc::clone(&gate))?;
     // Also where nobody can ask for them: measurements that are not taken in pile up.
     tokio::spawn(admin::keep_up(Arc::clone(&admin)));
+    tokio::spawn(admin::watch(store, longest_lease(&config)));
     greet(&config, &listener, admin_listener.as_ref(), &admin);
     if let Some(listener) = admin_listener {
         tokio::spawn(admin::serve(listener, Arc::clone(&admin)));
     }
     let (leave, left) = watch::channel(false);
-    let server = Server { listener, gate: Arc::clone(&gate), connections: config.limits.connections };
+    let places = Arc::clone(&gate.resources.places);
+    let server = Server { listener, places, app: Arc::clone(&gate) };
     tokio::spawn(server.run(left));
     tokio::spawn(tidy(Arc::clone(&gate)));
     let reloading = Reloading { reloads, typed, once: once.clone(), gate: Arc::clone(&gate), admin, config };
@@ -97,6 +119,9 @@ fn load(typed: &Typed) -> Result<Config, Box<crate::config::Unusable>> {
 /// Tells what is valid and probably not meant.
 fn warn(config: &Config) {
     for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    if let (_, Some(warning)) = descriptors::share_out(config.limits.connections) {
         tracing::warn!("{warning}");
     }
     for warning in
@@ -129,6 +154,11 @@ fn engine(config: &Config, store: Arc<dyn Inspect>) -> Result<Idempotency, Failu
     let builder = Idempotency::builder_shared(store);
     let settings = config.rules.options.settings.clone().unwrap_or_default();
     builder.settings(settings).build().map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn longest_lease(config: &Config) -> Duration {
+    let all = config.routes.iter().map(|route| &route.rules).chain([&config.rules]);
+    all.filter_map(|rules| Some(rules.options.settings.as_ref()?.lease)).max().unwrap_or_default()
 }
 
 async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
@@ -205,7 +235,7 @@ impl Reloading {
     fn reload(&mut self) -> Result<Changes, String> {
         let reloaded = self.config.reload(&self.typed, |name| std::env::var(name).ok());
         let (config, changes) = reloaded.map_err(|wrong| wrong.problems.to_string())?;
-        let live = Live::new(&config, &self.once, Some(&self.gate.live()));
+        let live = Live::new(&config, &self.once, &self.gate.resources, Some(&self.gate.live()));
         let live = live.map_err(|error| error.to_string())?;
         self.admin.reload(&config).map_err(|error| error.to_string())?;
         self.gate.replace(live);

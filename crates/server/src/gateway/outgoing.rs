@@ -3,30 +3,52 @@
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use onlyonce::http::RequestBody;
+use onlyonce::http::{BodyError, RequestBody};
 use tokio::time::{Sleep, sleep};
+
+use super::caller_body::CallerBody;
+use super::headers;
+use super::names::Names;
 
 /// What is sent: as it comes from the caller, within limits, or nothing.
 pub(crate) struct Outgoing {
-    body: Option<RequestBody<Incoming>>,
+    body: Option<RequestBody<CallerBody>>,
     left: usize,
     patience: Duration,
     timer: Option<Pin<Box<Sleep>>>,
+    /// How many pieces were taken; there as long as not all of them were.
+    taken: Arc<AtomicUsize>,
+    /// What may not come in trailers.
+    names: Option<Arc<Names>>,
 }
 
 impl Outgoing {
-    pub(crate) fn new(body: RequestBody<Incoming>, limit: Option<usize>, patience: Duration) -> Self {
-        Self { body: Some(body), left: limit.unwrap_or(usize::MAX), patience, timer: None }
+    pub(crate) fn new(
+        body: RequestBody<CallerBody>,
+        limit: Option<usize>,
+        patience: Duration,
+        names: Arc<Names>,
+    ) -> Self {
+        let left = limit.unwrap_or(usize::MAX);
+        Self { body: Some(body), left, patience, timer: None, taken: Arc::default(), names: Some(names) }
     }
 
     pub(crate) fn empty() -> Self {
-        Self { body: None, left: 0, patience: Duration::ZERO, timer: None }
+        let patience = Duration::ZERO;
+        Self { body: None, left: 0, patience, timer: None, taken: Arc::default(), names: None }
+    }
+
+    /// Counts the pieces that were taken; gone when the body is.
+    pub(crate) fn progress(&self) -> Weak<AtomicUsize> {
+        Arc::downgrade(&self.taken)
     }
 }
 
@@ -35,7 +57,7 @@ impl Outgoing {
 pub(crate) enum BodyFault {
     TooLarge,
     Stalled,
-    Broken(hyper::Error),
+    Broken(BodyError),
 }
 
 impl fmt::Display for BodyFault {
@@ -57,6 +79,18 @@ impl Error for BodyFault {
     }
 }
 
+/// Some services take trailers for headers; what was judged by the headers must not change behind them.
+fn without_what_counts(trailers: &mut HeaderMap, names: &Names) {
+    let counting: Vec<HeaderName> = trailers
+        .keys()
+        .filter(|name| names.counts(name.as_str()) || headers::is_special(name))
+        .cloned()
+        .collect();
+    for name in counting {
+        trailers.remove(name);
+    }
+}
+
 impl Body for Outgoing {
     type Data = Bytes;
     type Error = BodyFault;
@@ -68,8 +102,12 @@ impl Body for Outgoing {
         let this = self.get_mut();
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
         match Pin::new(body).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
+            Poll::Ready(Some(Ok(mut frame))) => {
                 this.timer = None;
+                this.taken.fetch_add(1, Ordering::Relaxed);
+                if let (Some(trailers), Some(names)) = (frame.trailers_mut(), &this.names) {
+                    without_what_counts(trailers, names);
+                }
                 let length = frame.data_ref().map_or(0, Bytes::len);
                 match this.left.checked_sub(length) {
                     Some(left) => this.left = left,

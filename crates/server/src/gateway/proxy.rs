@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use http::request::Parts;
 use http::uri::Uri;
 use http::{HeaderMap, Request, Response, StatusCode};
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use onlyonce::http::{ProblemKind, Relayed, RequestBody, problem};
@@ -16,20 +15,25 @@ use onlyonce::{Class, Permit};
 use tower_service::Service;
 
 use super::answer::Answer;
+use super::caller_body::CallerBody;
 use super::headers::{self, Peer};
 use super::live::Live;
 use super::outgoing::Outgoing;
+use super::serve::watch_for_slowness;
 use super::upstream::{Fault, Keyed, Undelivered, Upstream};
-use crate::config::Speech;
+use super::wire::{Doings, HeadMemory};
+use crate::config::{Limits, TooLong};
 
 /// Relays the requests of one caller.
 #[derive(Debug, Clone)]
 pub(crate) struct Proxy {
     pub(crate) live: Arc<Live>,
     pub(crate) peer: Peer,
+    /// The caller's connection.
+    pub(crate) doings: Arc<Doings>,
 }
 
-impl Service<Request<RequestBody<Incoming>>> for Proxy {
+impl Service<Request<RequestBody<CallerBody>>> for Proxy {
     type Response = Response<Answer>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Answer>, Infallible>> + Send>>;
@@ -38,13 +42,20 @@ impl Service<Request<RequestBody<Incoming>>> for Proxy {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody<Incoming>>) -> Self::Future {
-        let Self { live, peer } = self.clone();
-        Box::pin(async move { Ok(relay(live, peer, request).await) })
+    fn call(&mut self, request: Request<RequestBody<CallerBody>>) -> Self::Future {
+        // From now on nothing may be taken away from it.
+        request.extensions().get::<HeadMemory>().into_iter().for_each(HeadMemory::keep);
+        let Self { live, peer, doings } = self.clone();
+        Box::pin(async move { Ok(relay(live, peer, doings, request).await) })
     }
 }
 
-async fn relay(live: Arc<Live>, peer: Peer, request: Request<RequestBody<Incoming>>) -> Response<Answer> {
+async fn relay(
+    live: Arc<Live>,
+    peer: Peer,
+    doings: Arc<Doings>,
+    request: Request<RequestBody<CallerBody>>,
+) -> Response<Answer> {
     let (mut parts, body) = request.into_parts();
     let Some(upstream) = live.routing.find(&parts) else {
         return own(ProblemKind::NotFound, &parts.headers, None, Class::Release);
@@ -52,45 +63,37 @@ async fn relay(live: Arc<Live>, peer: Peer, request: Request<RequestBody<Incomin
     let keyed = if parts.extensions.get::<Permit>().is_some() { Keyed::Yes } else { Keyed::No };
     let caller = parts.extensions.remove::<OnUpgrade>();
     let caller = caller.filter(|_| headers::wants_websocket(&parts.method, &parts.headers));
+    let caller = caller.map(|upgrade| Tunnel { caller: upgrade, doings, limits: live.limits });
     // Only what a problem needs is kept of the caller's own head.
     let language = language(&parts.headers);
     headers::prepare(&mut parts, &peer, live.trust_forwarded);
-    aim(&mut parts, upstream);
+    if aim(&mut parts, upstream).is_err() {
+        return own(ProblemKind::TargetTooLong, &language, None, Class::Release);
+    }
     parts.extensions.clear();
     let limit = if keyed == Keyed::Yes { None } else { live.limits.max_body };
     if keyed == Keyed::No && is_too_large(&parts.headers, limit) {
         return own(ProblemKind::RequestTooLarge, &language, None, Class::Release);
     }
-    let outgoing = Outgoing::new(body, limit, live.limits.body_timeout);
+    let outgoing = Outgoing::new(body, limit, live.limits.body_timeout, Arc::clone(&live.names));
     match upstream.send(Request::from_parts(parts, outgoing), keyed).await {
-        Ok(response) => answered(response, caller),
-        Err(undelivered) => refuse(undelivered, &language),
+        Ok(response) => answered(response, caller, keyed),
+        Err(undelivered) => refuse(undelivered, &language, keyed),
     }
 }
 
-/// Aims a request at an upstream.
-pub(crate) fn aim(parts: &mut Parts, upstream: &Upstream) {
+/// Aims a request at an upstream. Its host is in its header, whatever the upstream speaks.
+pub(crate) fn aim(parts: &mut Parts, upstream: &Upstream) -> Result<(), TooLong> {
     let target = &upstream.target;
-    let path = target.path(parts.uri.path_and_query());
-    if target.speech == Speech::Http1 {
-        // The host is in its header. A caller of HTTP/1.0 need not name one; an upstream of 1.1 wants one.
-        if !parts.headers.contains_key(http::header::HOST)
-            && let Ok(host) = http::HeaderValue::from_str(target.authority.as_str())
-        {
-            parts.headers.insert(http::header::HOST, host);
-        }
-        parts.uri = Uri::from(path);
-        return;
+    let path = target.path(parts.uri.path_and_query())?;
+    // A caller of HTTP/1.0 need not name a host; an upstream wants one.
+    if !parts.headers.contains_key(http::header::HOST)
+        && let Ok(host) = http::HeaderValue::from_str(target.authority.as_str())
+    {
+        parts.headers.insert(http::header::HOST, host);
     }
-    // The authority is the host that the caller asked for, as in the host header.
-    let asked = parts.headers.get(http::header::HOST).and_then(|host| host.to_str().ok()?.parse().ok());
-    let mut uri = http::uri::Parts::default();
-    uri.scheme = Some(target.scheme());
-    uri.authority = Some(asked.unwrap_or_else(|| target.authority.clone()));
-    uri.path_and_query = Some(path);
-    if let Ok(uri) = Uri::from_parts(uri) {
-        parts.uri = uri;
-    }
+    parts.uri = Uri::from(path);
+    Ok(())
 }
 
 fn language(headers: &HeaderMap) -> HeaderMap {
@@ -104,11 +107,12 @@ fn is_too_large(headers: &HeaderMap, limit: Option<usize>) -> bool {
     limit.is_some_and(|limit| length.is_some_and(|length| length > limit as u64))
 }
 
-fn answered(mut response: Response<Answer>, caller: Option<OnUpgrade>) -> Response<Answer> {
+fn answered(mut response: Response<Answer>, caller: Option<Tunnel>, keyed: Keyed) -> Response<Answer> {
     let outcome = headers::take_outcome(response.headers_mut());
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return switch(response, caller);
     }
+    response.body_mut().keyed = keyed;
     headers::strip_hop_by_hop(response.headers_mut());
     *response.version_mut() = http::Version::HTTP_11;
     let extensions = response.extensions_mut();
@@ -119,9 +123,31 @@ fn answered(mut response: Response<Answer>, caller: Option<OnUpgrade>) -> Respon
     response
 }
 
+/// A caller who wants to speak another protocol.
+struct Tunnel {
+    caller: OnUpgrade,
+    doings: Arc<Doings>,
+    limits: Limits,
+}
+
+impl Tunnel {
+    /// Passes bytes on, both ways, until an end closes, or nothing moves for too long.
+    async fn run(self, upstream: OnUpgrade) {
+        let Self { caller, doings, limits } = self;
+        let Ok((caller, upstream)) = tokio::try_join!(caller, upstream) else { return };
+        doings.becomes_tunnel();
+        let (mut caller, mut upstream) = (TokioIo::new(caller), TokioIo::new(upstream));
+        tokio::select! {
+            // Either end may close whenever it likes.
+            _ = tokio::io::copy_bidirectional(&mut caller, &mut upstream) => {}
+            _ = watch_for_slowness(&doings, limits) => {}
+        }
+    }
+}
+
 /// Connects caller and upstream with each other; from now on the bytes are theirs.
-fn switch(mut response: Response<Answer>, caller: Option<OnUpgrade>) -> Response<Answer> {
-    let (Some(caller), Some(link)) = (caller, response.body_mut().take_link()) else {
+fn switch(mut response: Response<Answer>, caller: Option<Tunnel>) -> Response<Answer> {
+    let (Some(tunnel), Some(link)) = (caller, response.body_mut().take_link()) else {
         return own(
             ProblemKind::UpstreamFailed,
             &HeaderMap::new(),
@@ -131,13 +157,7 @@ fn switch(mut response: Response<Answer>, caller: Option<OnUpgrade>) -> Response
     };
     let upstream = hyper::upgrade::on(&mut response);
     link.hand_over();
-    tokio::spawn(async move {
-        if let (Ok(caller), Ok(upstream)) = tokio::join!(caller, upstream) {
-            let (mut caller, mut upstream) = (TokioIo::new(caller), TokioIo::new(upstream));
-            // Either end may close whenever it likes.
-            let _ = tokio::io::copy_bidirectional(&mut caller, &mut upstream).await;
-        }
-    });
+    tokio::spawn(tunnel.run(upstream));
     let (parts, _) = response.into_parts();
     let mut answer = Response::new(Answer::own(bytes::Bytes::new()));
     *answer.status_mut() = parts.status;
@@ -145,7 +165,7 @@ fn switch(mut response: Response<Answer>, caller: Option<OnUpgrade>) -> Response
     answer
 }
 
-fn refuse(undelivered: Undelivered, request: &HeaderMap) -> Response<Answer> {
+fn refuse(undelivered: Undelivered, request: &HeaderMap, keyed: Keyed) -> Response<Answer> {
     let (kind, why, class) = match undelivered {
         Undelivered::NeverSent(why) => (ProblemKind::UpstreamUnreachable, why, Class::Release),
         Undelivered::Returned(_) => (ProblemKind::UpstreamUnreachable, String::new(), Class::Release),
@@ -158,8 +178,20 @@ fn refuse(undelivered: Undelivered, request: &HeaderMap) -> Response<Answer> {
         Undelivered::Caller(Fault::Stalled) => (ProblemKind::RequestTimeout, String::new(), Class::Unknown),
         Undelivered::Caller(Fault::Broken) => (ProblemKind::BodyInvalid, String::new(), Class::Unknown),
     };
-    tracing::warn!(problem = kind.name(), why, "the upstream did not answer");
-    own(kind, request, None, class)
+    onlyonce::seldom!(warn, problem = kind.name(), why, "the upstream did not answer");
+    match keyed {
+        Keyed::Yes => told(kind, class),
+        Keyed::No => own(kind, request, None, class),
+    }
+}
+
+/// What the layer tells the caller, by the rules of the route.
+fn told(kind: ProblemKind, class: Class) -> Response<Answer> {
+    let mut response = Response::new(Answer::own(bytes::Bytes::new()));
+    *response.status_mut() = kind.status();
+    response.extensions_mut().insert(class);
+    response.extensions_mut().insert(kind);
+    response
 }
 
 /// An answer of the gateway's own. What exactly failed is for the log: callers need not know the upstream's address.

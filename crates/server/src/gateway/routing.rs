@@ -7,6 +7,7 @@ use http::request::Parts;
 use onlyonce::http::spelled_path;
 
 use super::scope::host;
+use super::sockets::Sockets;
 use super::upstream::{Pool, Upstream};
 use crate::config::{Config, Forward, Target, name_of};
 
@@ -23,7 +24,7 @@ pub(crate) struct Routing {
 
 impl Routing {
     /// Upstreams that were known before keep their connections, if the same authorities are trusted.
-    pub(crate) fn new(config: &Config, before: Option<&Self>) -> Self {
+    pub(crate) fn new(config: &Config, sockets: &Arc<Sockets>, before: Option<&Self>) -> Self {
         let before = before.filter(|before| before.ca == config.upstream_ca);
         let mut known: HashMap<Target, Arc<Pool>> = before
             .into_iter()
@@ -31,9 +32,9 @@ impl Routing {
             .map(|upstream| (upstream.target.clone(), Arc::clone(&upstream.pool)))
             .collect();
         let mut upstream = |target: &Target| {
-            let pool = Arc::clone(known.entry(target.clone()).or_default());
+            let pool = Arc::clone(known.entry(target.clone()).or_insert_with(|| sockets.pool()));
             let tls = Arc::clone(&config.upstream_tls);
-            Arc::new(Upstream::new(target.clone(), tls, config.limits, pool))
+            Arc::new(Upstream::new(target.clone(), tls, config.limits, pool, Arc::clone(sockets)))
         };
         let upstreams = config.forwards.iter().map(|forward| upstream(&forward.target)).collect();
         Self {

@@ -4,14 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::extract::Query;
-use http::header::{COOKIE, HOST};
+use http::header::{AUTHORIZATION, COOKIE, HOST};
 use http::request::Parts;
 use http::{HeaderName, Method};
 use onlyonce::Scope;
 use onlyonce::http::{Caller, ScopeFrom, spelled_path};
 
+use super::cookies;
 use super::front::OWN;
-use super::jwt::{Claim, Verifier};
+use super::jwt::Verifier;
 use crate::config::{Forward, name_of};
 
 /// What the scope is made of; empty for one scope for all.
@@ -32,13 +33,15 @@ enum Part {
     Jwt(String),
 }
 
-/// What one part of the scope says about a request.
-enum Word {
+/// What one part of the scope says about a request, or why it says nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Word {
     Says(String),
-    Absent,
-    /// It is there twice: nobody knows which one is meant.
-    Ambiguous,
-    Denied,
+    Absent(String),
+    /// It is there, and nobody can be sure what it says.
+    Unclear(String),
+    /// It does not verify.
+    Denied(String),
 }
 
 impl ScopeRule {
@@ -87,6 +90,15 @@ There is no default, because it would either mix tenants or break retries after 
         if authorization { vec![warning] } else { Vec::new() }
     }
 
+    /// The headers that it is read from.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.parts.iter().map(|part| match part {
+            Part::Header(name) => name,
+            Part::Cookie(_) => &COOKIE,
+            Part::Jwt(_) => &AUTHORIZATION,
+        })
+    }
+
     pub(crate) fn finder(self: Arc<Self>) -> ScopeFrom {
         ScopeFrom::with(move |request| self.find(request))
     }
@@ -95,25 +107,28 @@ There is no default, because it would either mix tenants or break retries after 
         let host = self.host_that_counts(request);
         if self.parts.is_empty() {
             return match host {
-                Some(host) => Scope::new(&host).ok().into(),
+                Some(host) => Scope::new(&host).into(),
                 None => Caller::Known(Scope::shared()),
             };
         }
-        let mut said = Vec::with_capacity(self.parts.len() + 1);
+        let (mut said, mut missing) = (Vec::with_capacity(self.parts.len() + 1), Vec::new());
         for part in &self.parts {
             match part.find(request, self.jwt.as_ref()) {
                 Word::Says(text) => said.push(Some(text)),
-                Word::Absent => said.push(None),
-                Word::Ambiguous => return Caller::Absent,
-                Word::Denied => return Caller::Denied,
+                Word::Absent(why) => {
+                    said.push(None);
+                    missing.push(why);
+                }
+                Word::Unclear(why) => return Caller::Absent(why.into()),
+                Word::Denied(why) => return Caller::Denied(why.into()),
             }
         }
         // The host alone says nothing about the caller.
         if said.iter().all(Option::is_none) {
-            return Caller::Absent;
+            return Caller::Absent(missing.join(", and ").into());
         }
         said.extend(host.map(Some));
-        Scope::from_parts(said.iter().map(Option::as_deref)).ok().into()
+        Scope::from_parts(said.iter().map(Option::as_deref)).into()
     }
 
     /// The host, if it decides on the upstream. Others do not count, so that a host that gets an upstream leaves their calls as they are.
@@ -136,13 +151,21 @@ There is no default, because it would either mix tenants or break retries after 
         forward.is_some_and(|forward| forward.host.is_some()).then(|| name.into_owned())
     }
 
-    /// The scope that a person means by its parts, in the order of the configuration, for searching.
-    pub(crate) fn named(&self, text: &str) -> Option<Scope> {
-        if self.parts.len() < 2 && !self.by_host {
-            return Scope::new(text).ok();
-        }
-        Scope::from_parts(text.split(',').map(|part| Some(part.trim()).filter(|part| !part.is_empty()))).ok()
+    /// The scopes that a person may mean by their parts, in the order of the configuration, for searching.
+    pub(crate) fn named(&self, text: &str) -> Vec<Scope> {
+        named(text, self.parts.len().max(1))
     }
+}
+
+/// The scopes that a person may mean by a text: one name, or parts with commas between them, of which there are at least so many.
+pub(crate) fn named(text: &str, parts: usize) -> Vec<Scope> {
+    let split = text.split(',').map(|part| Some(part.trim()).filter(|part| !part.is_empty()));
+    let missing = parts.saturating_sub(split.clone().count());
+    let several = Scope::from_parts(split.chain(std::iter::repeat_n(None, missing)));
+    // A name may have a comma in it.
+    let one = Scope::new(text).ok();
+    let several = several.ok().filter(|several| one.as_ref() != Some(several));
+    one.into_iter().chain(several).collect()
 }
 
 /// The method and the path that a question is about.
@@ -174,30 +197,32 @@ impl Part {
 
     fn find(&self, request: &Parts, jwt: Option<&Verifier>) -> Word {
         match self {
-            Self::Header(name) => one(request.headers.get_all(name).iter().map(|value| value.to_str().ok())),
-            Self::Cookie(name) => {
-                let cookies = request.headers.get_all(COOKIE);
-                let pairs =
-                    cookies.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(';'));
-                let named =
-                    pairs.filter_map(|pair| pair.trim().split_once('=')).filter(|pair| pair.0 == name);
-                one(named.map(|pair| Some(pair.1)))
+            Self::Header(name) => {
+                let mut values = request.headers.get_all(name).iter();
+                match (values.next(), values.next()) {
+                    (None, _) => Word::Absent(format!("the header {name} is missing")),
+                    (Some(value), None) => Word::of(value.as_bytes(), format_args!("the header {name}")),
+                    _ => Word::Unclear(format!("the header {name} is there more than once")),
+                }
             }
-            Self::Jwt(claim) => match jwt.map(|verifier| verifier.claim(&request.headers, claim)) {
-                Some(Claim::Says(text)) => Word::Says(text),
-                Some(Claim::Denied) => Word::Denied,
-                Some(Claim::Absent) | None => Word::Absent,
+            Self::Cookie(name) => cookies::find(&request.headers, name),
+            Self::Jwt(claim) => match jwt {
+                Some(verifier) => verifier.claim(&request.headers, claim),
+                None => Word::Absent("there is no key to verify tokens with".into()),
             },
         }
     }
 }
 
-/// The one value there is. One that is not text can't be compared, and counts as ambiguous.
-fn one<'a>(mut values: impl Iterator<Item = Option<&'a str>>) -> Word {
-    match (values.next(), values.next()) {
-        (None, _) | (Some(Some("")), None) => Word::Absent,
-        (Some(Some(text)), None) => Word::Says(text.to_owned()),
-        _ => Word::Ambiguous,
+impl Word {
+    /// What these bytes say.
+    pub(crate) fn of(value: &[u8], what: fmt::Arguments<'_>) -> Self {
+        let is_visible = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
+        match std::str::from_utf8(value) {
+            Ok("") => Self::Absent(format!("{what} is empty")),
+            Ok(text) if value.iter().all(is_visible) => Self::Says(text.to_owned()),
+            _ => Self::Unclear(format!("{what} is not visible ASCII; send it percent-encoded, or as an id")),
+        }
     }
 }
 
@@ -250,9 +275,18 @@ mod tests {
     fn a_part_that_is_there_twice_is_never_guessed() {
         let rule = ["header:x-tenant", "cookie:sid"];
         assert!(matches!(caller(&rule, &[("x-tenant", "a")]), Caller::Known(_)));
-        assert_eq!(caller(&rule, &[("x-tenant", "a"), ("x-tenant", "b")]), Caller::Absent);
-        assert_eq!(caller(&rule, &[("x-tenant", "a"), ("cookie", "sid=1; sid=2")]), Caller::Absent);
-        assert_eq!(caller(&rule, &[("cookie", "other=1"), ("x-tenant", "")]), Caller::Absent);
+        let absent = |headers: &[(&str, &str)], why: &str| {
+            assert_eq!(caller(&rule, headers), Caller::Absent(why.to_owned().into()));
+        };
+        absent(&[("x-tenant", "a"), ("x-tenant", "b")], "the header x-tenant is there more than once");
+        absent(
+            &[("x-tenant", "a"), ("cookie", "sid=1; sid=2")],
+            "the cookie sid is there more than once, at least to some services",
+        );
+        absent(
+            &[("cookie", "other=1"), ("x-tenant", "")],
+            "the header x-tenant is empty, and the cookie sid is missing",
+        );
     }
 
     #[test]
@@ -272,7 +306,8 @@ mod tests {
         assert_eq!((at("x"), at("y")), (Caller::Known(Scope::shared()), Caller::Known(Scope::shared())));
         let tenant = [("host", "x"), ("x-tenant", "t")];
         assert_eq!(find(&["header:x-tenant"], &all, "/", &tenant), caller(&["header:x-tenant"], &tenant));
-        assert_eq!(find(&["header:x-tenant"], &all, "/", &[("host", "a.example")]), Caller::Absent);
+        let nobody = find(&["header:x-tenant"], &all, "/", &[("host", "a.example")]);
+        assert!(matches!(nobody, Caller::Absent(_)), "{nobody:?}");
     }
 
     #[test]

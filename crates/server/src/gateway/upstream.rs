@@ -3,28 +3,39 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode};
+use http::header::HOST;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
 use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use onlyonce::{Clock, SystemClock};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use onlyonce::{Clock, Moment, SystemClock};
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::answer::Answer;
+use super::idle::{IdleLimit, MOST_KEYED, PROOFS, Watch};
 use super::link::Link;
 use super::outgoing::{BodyFault, Outgoing};
-use super::wire::Wire;
+use super::sockets::Sockets;
+use super::wire::{Wire, keep_alive};
 use crate::config::{Limits, Speech, Target};
 
-/// A benign close of an idle connection must not become an unknown outcome, so calls with a key use none that idled longer.
-const IDLE_KEYED: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(60);
 /// How many idle connections are kept.
 const MOST_IDLE: usize = 512;
+/// How much of an answer may come over HTTP/2 before it is asked for. The connection as a whole has no limit of its own: callers that do
+/// not read would use it up for all others.
+const WINDOW: u32 = 128 << 10;
+const WINDOW_OF_ALL: u32 = (1 << 31) - 1;
+/// How large the head of an answer may be.
+const MAX_HEAD: u32 = 64 << 10;
+/// A connection that all requests share is asked whether it is still there so often, and given up after as long without a word.
+const PING: Duration = Duration::from_secs(10);
 
 /// Why there is no answer.
 pub(crate) enum Undelivered {
@@ -83,14 +94,55 @@ pub(crate) struct Upstream {
     tls: TlsConnector,
     limits: Limits,
     pub(crate) pool: Arc<Pool>,
+    /// How many sockets there may be, for all upstreams together.
+    sockets: Arc<Sockets>,
 }
 
 /// The connections to an upstream, which outlive a reload.
 #[derive(Default)]
 pub(crate) struct Pool {
     idle: Mutex<VecDeque<Link>>,
+    idle_limit: IdleLimit,
     /// The connection that all requests share where the upstream speaks HTTP/2.
-    shared: tokio::sync::Mutex<Option<http2::SendRequest<Outgoing>>>,
+    shared: Mutex<Option<Shared>>,
+}
+
+/// A connection that all requests share.
+#[derive(Clone)]
+struct Shared {
+    sender: http2::SendRequest<Outgoing>,
+    /// When a request was sent or answered.
+    used: Moment,
+    /// Tells it from the one before.
+    number: u64,
+}
+
+impl Pool {
+    /// Closes the connections that nobody uses.
+    pub(crate) fn close_idle(&self) {
+        // Dropped outside of the lock.
+        let idle = std::mem::take(&mut *self.idle.lock());
+        drop(idle);
+    }
+
+    /// The connection was just of use.
+    fn touch(&self, number: u64) {
+        if let Some(shared) = self.shared.lock().as_mut().filter(|shared| shared.number == number) {
+            shared.used = SystemClock.now();
+        }
+    }
+
+    /// No new request uses the connection; those that are under way may go on.
+    fn retire(&self, number: u64) {
+        self.shared.lock().take_if(|shared| shared.number == number);
+    }
+
+    fn share(&self, sender: http2::SendRequest<Outgoing>) -> Shared {
+        let mut shared = self.shared.lock();
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        shared.insert(Shared { sender, used: SystemClock.now(), number }).clone()
+    }
 }
 
 /// Whether a request is protected.
@@ -103,7 +155,7 @@ pub(crate) enum Keyed {
 /// A connection that was just made.
 enum Made {
     One(Box<Link>),
-    Many(http2::SendRequest<Outgoing>),
+    Many(Shared),
 }
 
 impl Upstream {
@@ -112,8 +164,9 @@ impl Upstream {
         tls: Arc<rustls::ClientConfig>,
         limits: Limits,
         pool: Arc<Pool>,
+        sockets: Arc<Sockets>,
     ) -> Self {
-        Self { target, tls: tls.into(), limits, pool }
+        Self { target, tls: tls.into(), limits, pool, sockets }
     }
 
     /// Sends a request and waits for the head of its answer. `None` as time-out waits for ever.
@@ -124,15 +177,19 @@ impl Upstream {
     ) -> Result<Response<Answer>, Undelivered> {
         // Shared connections are known to be open; whether one speaks HTTP/2 is known after the first.
         // Boxed where it is rare: the memory of every request would be as large as that of the largest way.
-        if let Some(sender) = self.multiplexed().await {
-            match Box::pin(self.in_time(send_shared(sender, request))).await {
+        if let Some(shared) = self.multiplexed(keyed) {
+            match Box::pin(self.send_shared(shared, request)).await {
                 Err(Undelivered::Returned(request)) => Box::pin(self.send_anew(*request)).await,
                 other => other,
             }
         } else {
             let mut request = request;
-            while let Some(link) = self.take_idle(keyed).await {
-                match self.send_on(link, request).await {
+            while let Some((link, age)) = self.take_idle(keyed).await {
+                let sent = self.send_on(link, request).await;
+                if let Err(Undelivered::Returned(_) | Undelivered::Broken(_)) = &sent {
+                    self.pool.idle_limit.found_closed(age);
+                }
+                match sent {
                     // The upstream had closed it meanwhile; nothing was sent.
                     Err(Undelivered::Returned(returned)) => request = *returned,
                     other => return other,
@@ -148,7 +205,7 @@ impl Upstream {
     ) -> Result<Response<Answer>, Undelivered> {
         let sent = match self.connect().await? {
             Made::One(link) => self.send_on(*link, request).await,
-            Made::Many(sender) => self.in_time(send_shared(sender, request)).await,
+            Made::Many(shared) => self.send_shared(shared, request).await,
         };
         match sent {
             Err(Undelivered::Returned(_)) => {
@@ -163,52 +220,98 @@ impl Upstream {
         mut link: Link,
         mut request: Request<Outgoing>,
     ) -> Result<Response<Answer>, Undelivered> {
-        let uri = request.uri().path_and_query().cloned();
-        *request.uri_mut() = uri.map(http::Uri::from).unwrap_or_default();
-        *request.version_mut() = http::Version::HTTP_11;
+        write_as_http1(&mut request);
+        let method = request.method().clone();
         let response = self.in_time(link.send(request)).await?;
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let answer = if switches { Answer::switching } else { Answer::on };
-        Ok(response.map(|body| answer(body, link, Arc::clone(self))))
+        Ok(answer(response, &method, link, Arc::clone(self)))
     }
 
     async fn in_time<T>(&self, sent: impl Future<Output = Result<T, Undelivered>>) -> Result<T, Undelivered> {
         tokio::time::timeout(self.limits.response_timeout, sent).await.unwrap_or(Err(Undelivered::Late))
     }
 
-    async fn multiplexed(&self) -> Option<http2::SendRequest<Outgoing>> {
+    /// Sends on a connection that others use too. One that leaves a request without an answer may be dead: no other is sent on it.
+    async fn send_shared(
+        &self,
+        shared: Shared,
+        request: Request<Outgoing>,
+    ) -> Result<Response<Answer>, Undelivered> {
+        let sent = self.in_time(send_shared(shared.sender, request, &self.target)).await;
+        match &sent {
+            Ok(_) => self.pool.touch(shared.number),
+            Err(Undelivered::Late) => self.pool.retire(shared.number),
+            Err(_) => {}
+        }
+        sent
+    }
+
+    fn multiplexed(&self, keyed: Keyed) -> Option<Shared> {
         if self.target.speech == Speech::Http1 {
             return None;
         }
-        let mut shared = self.pool.shared.lock().await;
-        if shared.as_ref().is_some_and(|sender| sender.is_closed()) {
-            *shared = None;
-        }
-        shared.clone()
+        let limit = if keyed == Keyed::Yes { self.limits.upstream_idle.unwrap_or(MOST_KEYED) } else { IDLE };
+        let (now, mut shared) = (SystemClock.now(), self.pool.shared.lock());
+        shared.take_if(|shared| shared.sender.is_closed() || now.since(shared.used) > limit);
+        let shared = shared.as_mut()?;
+        shared.used = now;
+        Some(shared.clone())
     }
 
-    async fn take_idle(&self, keyed: Keyed) -> Option<Link> {
-        let limit = if keyed == Keyed::Yes { IDLE_KEYED } else { IDLE };
+    /// How long a connection may have idled that is used.
+    fn usable(&self, keyed: Keyed) -> Duration {
+        match (keyed, self.limits.upstream_idle) {
+            (Keyed::Yes, Some(limit)) => limit,
+            (Keyed::Yes, None) => self.pool.idle_limit.for_keyed(),
+            (Keyed::No, None) if self.pool.idle_limit.closes_early() => Duration::ZERO,
+            (Keyed::No, _) => IDLE,
+        }
+    }
+
+    /// A connection that is idle, and for how long it was.
+    async fn take_idle(&self, keyed: Keyed) -> Option<(Link, Duration)> {
+        let limit = self.usable(keyed);
         loop {
-            let mut link = {
+            let (mut link, age) = {
                 let mut idle = self.pool.idle.lock();
                 // The one that was used last is at the end; if it idled too long, so did all others.
-                let newest = idle.back()?;
-                if SystemClock.now().since(newest.idle_since) > limit {
+                let age = SystemClock.now().since(idle.back()?.idle_since);
+                if age >= limit {
                     return None;
                 }
-                idle.pop_back()?
+                (idle.pop_back()?, age)
             };
             if link.is_ready().await {
-                return Some(link);
+                return Some((link, age));
             }
+            self.pool.idle_limit.found_closed(age);
         }
     }
 
-    /// Takes a connection back whose answer has come whole.
-    pub(crate) fn give_back(&self, mut link: Link) {
+    /// Takes a connection back whose answer has come whole. If it came before all of its request was sent, the rest goes first.
+    pub(crate) fn give_back(self: Arc<Self>, mut link: Link) {
+        if !link.is_sending() {
+            return self.keep(link);
+        }
+        tokio::spawn(async move {
+            if link.send_rest(self.limits.body_timeout).await {
+                self.keep(link);
+            }
+        });
+    }
+
+    fn keep(self: Arc<Self>, mut link: Link) {
+        // One that its upstream has closed with the answer, as it said, tells nothing about idle ones.
+        if link.is_over() {
+            return;
+        }
         let now = SystemClock.now();
         link.idle_since = now;
+        if self.limits.upstream_idle.is_none() && self.pool.idle_limit.begins_watch(now) {
+            tokio::spawn(self.watch(link));
+            return;
+        }
         let mut idle = self.pool.idle.lock();
         let surplus = |oldest: &Link, count| count > MOST_IDLE || now.since(oldest.idle_since) > IDLE;
         idle.push_back(link);
@@ -217,10 +320,26 @@ impl Upstream {
         }
     }
 
+    /// Sees for how long the upstream keeps a connection that nobody uses.
+    async fn watch(self: Arc<Self>, mut link: Link) {
+        let since = link.idle_since;
+        for proof in PROOFS {
+            let left = proof.saturating_sub(SystemClock.now().since(since));
+            if tokio::time::timeout(left, link.closed()).await.is_ok() {
+                return self.pool.idle_limit.closed(SystemClock.now().since(since));
+            }
+            if self.pool.idle_limit.survived(proof, SystemClock.now()) == Watch::Ends {
+                break;
+            }
+        }
+        self.pool.idle.lock().push_front(link);
+    }
+
     /// Closes connections that nobody used for long.
     pub(crate) fn tidy(&self) {
         let now = SystemClock.now();
         self.pool.idle.lock().retain(|link| now.since(link.idle_since) <= IDLE);
+        self.pool.shared.lock().take_if(|shared| now.since(shared.used) > IDLE);
     }
 
     async fn connect(&self) -> Result<Made, Undelivered> {
@@ -230,10 +349,12 @@ impl Upstream {
     }
 
     async fn try_connect(&self) -> Result<Made, String> {
+        let place = self.sockets.place().await?;
         let socket = TcpStream::connect((self.target.host.as_str(), self.target.port)).await;
         let socket = socket.map_err(|error| error.to_string())?;
         // A request is written at once; waiting for more would only delay it.
         let _ = socket.set_nodelay(true);
+        keep_alive(&socket);
         let (wire, multiplexed) = match self.target.speech {
             Speech::Http1 => (Wire::Plain(socket), false),
             Speech::H2c => (Wire::Plain(socket), true),
@@ -246,29 +367,68 @@ impl Upstream {
             }
         };
         if !multiplexed {
-            let link = Link::new(wire, SystemClock.now()).await.map_err(|error| told(&error))?;
+            let link = Link::new(wire, place, SystemClock.now()).await.map_err(|error| told(&error))?;
             return Ok(Made::One(Box::new(link)));
         }
-        let handshake = http2::Builder::new(TokioExecutor::new()).handshake(TokioIo::new(wire)).await;
+        let handshake = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW_OF_ALL)
+            .max_header_list_size(MAX_HEAD)
+            .handshake(TokioIo::new(wire))
+            .await;
         let (sender, connection) = handshake.map_err(|error| told(&error))?;
-        tokio::spawn(connection);
-        *self.pool.shared.lock().await = Some(sender.clone());
-        Ok(Made::Many(sender))
+        tokio::spawn(async move {
+            let _place = place;
+            connection.await
+        });
+        Ok(Made::Many(self.pool.share(sender)))
+    }
+}
+
+/// Writes a request as HTTP/1.1 has it, with the host in its header; HTTP/2 may have given it back, with the host in its target.
+fn write_as_http1<B>(request: &mut Request<B>) {
+    let host = request.uri().authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+    if let Some(host) = host {
+        request.headers_mut().insert(HOST, host);
+    }
+    let path = request.uri().path_and_query().cloned();
+    *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
+    *request.version_mut() = Version::HTTP_11;
+}
+
+/// Writes a request as HTTP/2 has it, with the host in its target.
+fn write_as_http2<B>(request: &mut Request<B>, target: &Target) {
+    let asked = request.headers_mut().remove(HOST);
+    *request.version_mut() = Version::HTTP_2;
+    if request.uri().authority().is_some() {
+        return;
+    }
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    let asked = asked.and_then(|host| host.to_str().ok()?.parse().ok());
+    parts.scheme = Some(target.scheme());
+    parts.authority = Some(asked.unwrap_or_else(|| target.authority.clone()));
+    parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
+    if let Ok(uri) = Uri::from_parts(parts) {
+        *request.uri_mut() = uri;
     }
 }
 
 async fn send_shared(
     mut sender: http2::SendRequest<Outgoing>,
     mut request: Request<Outgoing>,
+    target: &Target,
 ) -> Result<Response<Answer>, Undelivered> {
-    *request.version_mut() = http::Version::HTTP_2;
-    // In HTTP/2 the target names the host.
-    request.headers_mut().remove(http::header::HOST);
+    write_as_http2(&mut request, target);
     if sender.ready().await.is_err() {
         return Err(Undelivered::Returned(Box::new(request)));
     }
+    let method = request.method().clone();
     match sender.try_send_request(request).await {
-        Ok(response) => Ok(response.map(Answer::shared)),
+        Ok(response) => Ok(Answer::shared(response, &method)),
         Err(mut refused) => Err(match refused.take_message() {
             Some(request) => Undelivered::Returned(Box::new(request)),
             None => Undelivered::of(&refused.into_error()),
@@ -285,5 +445,26 @@ impl fmt::Debug for Pool {
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Upstream").field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_one_protocol_gives_back_goes_by_the_other_with_its_host() {
+        let target = Target::parse("https://inner.example:8443").unwrap();
+        let mut request = Request::post("/pay?x=1").header(HOST, "shop.example").body(()).unwrap();
+        for _ in 0..2 {
+            write_as_http2(&mut request, &target);
+            assert_eq!(request.uri(), "https://shop.example/pay?x=1");
+            assert!(!request.headers().contains_key(HOST));
+            write_as_http1(&mut request);
+            assert_eq!(
+                (request.uri().to_string().as_str(), &request.headers()[HOST]),
+                ("/pay?x=1", &HeaderValue::from_static("shop.example"))
+            );
+        }
     }
 }

@@ -5,11 +5,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use onlyonce::http::{Account, Reservation};
+use parking_lot::Mutex;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::framing::HeadScan;
+use super::places::Place;
+use super::tail::Unread;
 
 /// A socket, perhaps within TLS. The large case is boxed.
 #[derive(Debug)]
@@ -74,9 +81,60 @@ impl AsyncWrite for Wire {
     }
 }
 
+/// After how long without a word the system asks whether the other end is still there.
+const ALIVE: Duration = Duration::from_secs(60);
+
+/// Lets the system notice that the other end is gone without a word, where nothing is sent for long.
+pub(crate) fn keep_alive(socket: &TcpStream) {
+    let keepalive = TcpKeepalive::new().with_time(ALIVE).with_interval(ALIVE / 6);
+    // Without it a dead connection is noticed later.
+    let _ = SockRef::from(socket).set_tcp_keepalive(&keepalive);
+}
+
+/// A wire that takes one of the sockets that there are.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) wire: Wire,
+    pub(crate) _place: OwnedSemaphorePermit,
+}
+
+impl AsyncRead for Placed {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().wire).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Placed {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().wire).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().wire).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.wire.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().wire).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().wire).poll_shutdown(cx)
+    }
+}
+
 /// What a caller's connection is doing. No clock is read for it: whoever watches counts how often nothing has changed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Doings {
+    /// What pays for all that is buffered for it.
+    pub(crate) account: Account,
     /// Rises with everything that happens.
     changes: AtomicU32,
     /// Requests under way.
@@ -87,8 +145,19 @@ pub(crate) struct Doings {
     blocked: AtomicBool,
     /// The head that comes names a length.
     length: AtomicBool,
+    /// An answer broke off that only the end of the connection would have ended.
+    cut: AtomicBool,
     /// On HTTP/2, bytes between requests are not the beginning of one.
     multiplexed: AtomicBool,
+    /// It speaks another protocol, and only whether bytes move is seen.
+    tunnel: AtomicBool,
+    /// How often whoever watches has seen no change.
+    quiet: AtomicU32,
+    /// It was asked to leave, because others wait for its place.
+    leaving: AtomicBool,
+    leave: Notify,
+    /// The stream of the request that has just come.
+    newest: Mutex<Option<Arc<Unread>>>,
 }
 
 /// What is waited for.
@@ -107,10 +176,30 @@ pub(crate) enum Waiting {
 const ORDER: Ordering = Ordering::Relaxed;
 
 impl Doings {
+    pub(crate) fn new(account: Account) -> Arc<Self> {
+        Arc::new(Self {
+            account,
+            changes: AtomicU32::new(0),
+            busy: AtomicU32::new(0),
+            head: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
+            length: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
+            multiplexed: AtomicBool::new(false),
+            tunnel: AtomicBool::new(false),
+            quiet: AtomicU32::new(0),
+            leaving: AtomicBool::new(false),
+            leave: Notify::new(),
+            newest: Mutex::new(None),
+        })
+    }
+
     /// How many things have happened, and what is waited for now.
     pub(crate) fn look(&self) -> (u32, Waiting) {
         let waiting = if self.blocked.load(ORDER) {
             Waiting::Reader
+        } else if self.tunnel.load(ORDER) {
+            Waiting::Idle
         } else if self.busy.load(ORDER) > 0 {
             Waiting::Nothing
         } else if self.head.load(ORDER) {
@@ -125,6 +214,48 @@ impl Doings {
         self.changes.fetch_add(1, ORDER);
     }
 
+    /// Another protocol is spoken from now on.
+    pub(crate) fn becomes_tunnel(&self) {
+        self.tunnel.store(true, ORDER);
+        self.happened();
+    }
+
+    pub(crate) fn note_quiet(&self, looks: u32) {
+        self.quiet.store(looks, ORDER);
+    }
+
+    pub(crate) fn quiet_looks(&self) -> u32 {
+        self.quiet.load(ORDER)
+    }
+
+    /// Whether nobody would miss it: it has been without a request for a while, and was not asked to leave before.
+    pub(crate) fn may_leave(&self) -> bool {
+        let without_request = matches!(self.look().1, Waiting::Idle | Waiting::Head);
+        without_request && !self.tunnel.load(ORDER) && self.quiet_looks() > 0 && !self.leaving.load(ORDER)
+    }
+
+    pub(crate) fn ask_to_leave(&self) {
+        self.leaving.store(true, ORDER);
+        self.leave.notify_one();
+    }
+
+    /// Ends when it is asked to leave.
+    pub(crate) async fn asked_to_leave(&self) {
+        self.leave.notified().await;
+    }
+
+    pub(crate) fn has_requests(&self) -> bool {
+        self.busy.load(ORDER) > 0
+    }
+
+    pub(crate) fn hand_over_stream(&self, unread: Arc<Unread>) {
+        *self.newest.lock() = Some(unread);
+    }
+
+    pub(crate) fn take_stream(&self) -> Option<Arc<Unread>> {
+        self.newest.lock().take()
+    }
+
     /// Whether the head of the request that has just come named a length, as far as that could be seen: the head of a request that
     /// was sent before the one before it was answered is not looked at.
     pub(crate) fn takes_length(&self) -> bool {
@@ -132,25 +263,67 @@ impl Doings {
     }
 
     /// A request has come whole; it is under way until the guard is gone.
-    pub(crate) fn request(self: &Arc<Self>, multiplexed: bool) -> Busy {
+    pub(crate) fn request(self: &Arc<Self>, multiplexed: bool, memory: Option<HeadMemory>) -> Busy {
         self.busy.fetch_add(1, ORDER);
         self.head.store(false, ORDER);
         if multiplexed {
             self.multiplexed.store(true, ORDER);
         }
         self.happened();
-        Busy(Arc::clone(self))
+        Busy { doings: Arc::clone(self), memory }
+    }
+}
+
+/// What a request takes, whatever it is. It can be given up until the request may run, or is relayed.
+#[derive(Debug, Clone)]
+pub(crate) struct HeadMemory(Arc<Mutex<Reservation>>);
+
+impl HeadMemory {
+    pub(crate) fn new(reserved: Reservation) -> Self {
+        Self(Arc::new(Mutex::new(reserved)))
+    }
+
+    pub(crate) fn keep(&self) {
+        self.0.lock().keep();
     }
 }
 
 /// A request under way.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Doings>);
+pub(crate) struct Busy {
+    doings: Arc<Doings>,
+    memory: Option<HeadMemory>,
+}
+
+impl Busy {
+    /// The request has come whole: nobody waits for more of it, so it does not give way.
+    pub(crate) fn keep_memory(&self) {
+        self.memory.iter().for_each(HeadMemory::keep);
+    }
+
+    /// The head of the request is gone.
+    pub(crate) fn give_back_memory(&mut self) {
+        self.memory = None;
+    }
+
+    /// The connection must not end as if the answer were whole.
+    pub(crate) fn cut(&self) {
+        self.doings.cut.store(true, ORDER);
+    }
+}
+
+/// As long as one of them is there.
+impl Clone for Busy {
+    fn clone(&self) -> Self {
+        self.doings.busy.fetch_add(1, ORDER);
+        Self { doings: Arc::clone(&self.doings), memory: self.memory.clone() }
+    }
+}
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, ORDER);
-        self.0.happened();
+        self.doings.busy.fetch_sub(1, ORDER);
+        self.doings.happened();
     }
 }
 
@@ -160,11 +333,21 @@ pub(crate) struct Watched {
     wire: Wire,
     doings: Arc<Doings>,
     scan: HeadScan,
+    _place: Place,
 }
 
 impl Watched {
-    pub(crate) fn new(wire: Wire, doings: Arc<Doings>) -> Self {
-        Self { wire, doings, scan: HeadScan::default() }
+    pub(crate) fn new(wire: Wire, doings: Arc<Doings>, place: Place) -> Self {
+        Self { wire, doings, scan: HeadScan::default(), _place: place }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // A reset instead of an end. Within TLS an end without a word is enough.
+        if let (Wire::Plain(socket), true) = (&self.wire, self.doings.cut.load(ORDER)) {
+            let _ = socket.set_zero_linger();
+        }
     }
 }
 
@@ -175,8 +358,12 @@ impl AsyncRead for Watched {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let Self { wire, doings, scan } = &mut *self;
+        let Self { wire, doings, scan, .. } = &mut *self;
         ready!(Pin::new(wire).poll_read(cx, buf))?;
+        if doings.tunnel.load(ORDER) {
+            doings.happened();
+            return Poll::Ready(Ok(()));
+        }
         let between = doings.busy.load(ORDER) == 0 && !doings.multiplexed.load(ORDER);
         let come = &buf.filled()[before..];
         if between && !come.is_empty() {
@@ -187,6 +374,11 @@ impl AsyncRead for Watched {
             }
             scan.take(come);
             doings.length.store(scan.found, ORDER);
+            if scan.is_http2 {
+                doings.multiplexed.store(true, ORDER);
+                doings.head.store(false, ORDER);
+                doings.happened();
+            }
         }
         Poll::Ready(Ok(()))
     }
@@ -195,6 +387,9 @@ impl AsyncRead for Watched {
 impl Watched {
     fn wrote(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let blocked = outcome.is_pending();
+        if self.doings.tunnel.load(ORDER) && !blocked {
+            self.doings.happened();
+        }
         if blocked || self.doings.blocked.load(ORDER) {
             self.doings.blocked.store(blocked, ORDER);
             if !blocked {

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use onlyonce::RecordId;
 
 use super::actor;
-use crate::admin::StateName;
+use crate::admin::{IdWord, StateName, Words};
 use crate::config::units;
 use crate::failure::Failure;
 
@@ -15,11 +14,11 @@ use crate::failure::Failure;
 #[command(after_help = "\
 Examples:
   onlyonce records list --state unknown                                  what needs a person
-  onlyonce records show 3f9c…                                            everything about one record
-  onlyonce records resolve 3f9c… --not-done --reason \"not in the ledger\"  a retry will run
-  onlyonce records resolve 3f9c… --completed --answer-status 201 --body '{\"receipt\":7}' --reason \"found it\"
-  onlyonce records release --route \"POST /payments\" --state unknown --since 2h --reason \"outage\" --yes
-  onlyonce records purge --state completed --reason \"new release\"
+  onlyonce records show 3f9c20ab                                         everything about one record
+  onlyonce records resolve 3f9c20ab --not-done --reason \"not in the ledger\"  a retry will run
+  onlyonce records resolve 3f9c20ab --completed --answer-status 201 --body '{\"receipt\":7}' --reason \"found it\"
+  onlyonce records release --route \"POST /payments\" --since 2h --reason \"outage\" --yes
+  onlyonce records purge --state completed --route \"POST /quotes\" --reason \"new prices\"
   onlyonce records --store redis://127.0.0.1 list                        straight on a store, without a gateway")]
 pub(crate) struct RecordsArguments {
     #[command(flatten)]
@@ -57,9 +56,13 @@ fn span(text: &str) -> Result<String, String> {
     units::duration(text).map(|_| text.to_owned())
 }
 
-fn id(text: &str) -> Result<String, String> {
-    let id: Result<RecordId, _> = text.parse();
-    id.map(|id| id.to_string()).map_err(|error| error.to_string())
+/// A variable that was not set must not mean everything.
+fn filled(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        Err("it is empty; leave it out to search for all".into())
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -77,9 +80,9 @@ pub(crate) enum Action {
     },
     /// Shows one record with its answer.
     Show {
-        /// 64 hexadecimal digits, as `list` prints them.
-        #[arg(value_parser = id)]
-        id: String,
+        /// 64 hexadecimal digits, as `list` prints them; the first ones do where no other id begins so.
+        #[arg(value_parser = IdWord::parse)]
+        id: IdWord,
         /// JSON instead of a table.
         #[arg(long)]
         json: bool,
@@ -117,13 +120,13 @@ pub(crate) struct Search {
     #[arg(long, visible_alias = "status", value_enum)]
     pub(crate) state: Option<StateName>,
     /// Only those of this route, for instance "POST /payments".
-    #[arg(long)]
+    #[arg(long, value_parser = filled)]
     pub(crate) route: Option<String>,
-    /// Only those of this scope: its digest, or what the caller is called.
-    #[arg(long)]
+    /// Only those of this scope: its digest, or what the caller is called; several parts with commas between them.
+    #[arg(long, value_parser = filled)]
     pub(crate) scope: Option<String>,
-    /// Only those of this key, or of its digest.
-    #[arg(long)]
+    /// Only those of this key, of its digest, or with this id.
+    #[arg(long, value_parser = filled)]
     pub(crate) key: Option<String>,
     /// Only those that began within this span, for instance 2h.
     #[arg(long, value_name = "SPAN", value_parser = span)]
@@ -135,16 +138,25 @@ impl Search {
         let Self { state, route, scope, key, since } = self;
         state.is_none() && route.is_none() && scope.is_none() && key.is_none() && since.is_none()
     }
+
+    pub(crate) fn words(&self) -> Words<'_> {
+        let Self { state, route, scope, key, since } = self;
+        let (route, scope) = (route.as_deref(), scope.as_deref());
+        Words { state: *state, route, scope, key: key.as_deref(), since: since.as_deref() }
+    }
 }
 
 /// The records to change: by id, or all that a search finds.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// Their ids; without them, all that the search finds.
-    #[arg(value_parser = id)]
-    pub(crate) ids: Vec<String>,
+    /// Their ids, or the beginnings of them; without any, all that the search finds.
+    #[arg(value_parser = IdWord::parse)]
+    pub(crate) ids: Vec<IdWord>,
     #[command(flatten)]
     pub(crate) search: Search,
+    /// All records there are, instead of ids or a search.
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Why; written to the audit log.
     #[arg(long)]
     pub(crate) reason: String,
@@ -171,7 +183,7 @@ pub(crate) struct Decision {
 /// The answer that retries get.
 #[derive(Debug, Args)]
 pub(crate) struct AnswerArguments {
-    /// Its status.
+    /// Its status; needed with --completed.
     #[arg(long = "answer-status", alias = "http-status", value_name = "STATUS")]
     pub(crate) status: Option<u16>,
     /// Its headers, each as "name: value".
@@ -191,9 +203,18 @@ impl AnswerArguments {
             let (name, value) = text.split_once(':')?;
             Some((name.trim().to_owned(), value.trim().to_owned()))
         };
-        let wrong =
-            |text: &str| Failure::usage(format!("--header {text:?} is not of the form \"name: value\""));
-        self.header.iter().map(|text| pair(text).ok_or_else(|| wrong(text))).collect()
+        let mut headers = BTreeMap::new();
+        for text in &self.header {
+            let (name, value) = pair(text).ok_or_else(|| {
+                Failure::usage(format!("--header {text:?} is not of the form \"name: value\""))
+            })?;
+            if headers.insert(name.to_ascii_lowercase(), value).is_some() {
+                return Err(Failure::usage(format!(
+                    "--header {name} is there twice; an answer keeps one of a name"
+                )));
+            }
+        }
+        Ok(headers)
     }
 
     pub(crate) fn body(&self) -> Result<String, Failure> {

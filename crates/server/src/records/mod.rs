@@ -5,37 +5,35 @@ mod bulk;
 mod cli;
 mod place;
 mod remote;
+mod resolve;
 mod table;
 
 pub(crate) use cli::RecordsArguments;
 
 use std::io::{IsTerminal, stdin};
 
-use crate::admin::{Outcome, Resolve};
+use crate::admin::IdWord;
 use crate::failure::Failure;
-use crate::say::{say, text};
-use cli::{Action, Decision, Which};
-use place::{Place, Wish};
+use crate::say::{aside, say, text};
+use cli::{Action, Which};
+use place::{Place, Use, Wish};
 
 /// How many rows `list` asks for at a time.
 const PAGE: u32 = 200;
 
 pub(crate) async fn run(arguments: RecordsArguments) -> Result<(), Failure> {
-    let place = Place::open(&arguments.place).await?;
+    let purpose = match arguments.action {
+        Action::List { .. } | Action::Show { .. } => Use::Look,
+        Action::Resolve { .. } | Action::Release { .. } | Action::Forget { .. } | Action::Purge { .. } => {
+            Use::Change
+        }
+    };
+    let place = Place::open(&arguments.place, purpose).await?;
     match arguments.action {
         Action::List { search, limit, json } => list(&place, &search, limit as usize, json).await,
         Action::Show { id, json } => show(&place, &id, json).await,
         Action::Resolve { which, decision, answer } => {
-            let (outcome, reason) = (decision.outcome(), which.reason.clone());
-            let wish = Resolve {
-                outcome,
-                reason,
-                fence: None,
-                status: (outcome == Outcome::Completed).then_some(answer.status).flatten(),
-                headers: answer.headers()?,
-                body: answer.body()?,
-            };
-            wish.resolution().map_err(Failure::usage)?;
+            let wish = resolve::wish(&which, decision, &answer)?;
             bulk::apply(&place, &which, Wish::Resolve(Box::new(wish))).await
         }
         Action::Release { which } => {
@@ -70,14 +68,15 @@ async fn list(place: &Place, search: &cli::Search, limit: usize, json: bool) -> 
         );
     } else {
         text(&table::listing(&records));
-        if more {
-            say!("(there are more: --limit {})", limit.saturating_mul(10));
-        }
+    }
+    if more {
+        // Beside what was asked for, so that a program that reads it is told as well.
+        aside(&format!("(there are more: --limit {})\n", limit.saturating_mul(10)));
     }
     Ok(())
 }
 
-async fn show(place: &Place, id: &str, json: bool) -> Result<(), Failure> {
+async fn show(place: &Place, id: &IdWord, json: bool) -> Result<(), Failure> {
     let detail = place.show(id).await?;
     if json {
         say!(
@@ -104,11 +103,5 @@ fn confirm(count: usize, action: &str, which: &Which) -> Result<(), Failure> {
     match stdin().read_line(&mut said) {
         Ok(_) if said.trim() == count.to_string() => Ok(()),
         _ => Err(Failure::new("nothing was changed")),
-    }
-}
-
-impl Decision {
-    fn outcome(self) -> Outcome {
-        if self.not_done { Outcome::NotDone } else { Outcome::Completed }
     }
 }

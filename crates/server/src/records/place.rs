@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use onlyonce::{
-    Cursor, Filter, Hash16, Idempotency, Inspect, Key, Listed, RecordId, Resolution, Scope, Settled,
-    StateKind,
-};
+use onlyonce::{Idempotency, Inspect, Listed, Resolution, Settings};
 
 use super::actor;
 use super::cli::{PlaceArguments, Search};
 use super::remote::Remote;
-use crate::admin::{Audit, Change, Detail, Listing, RecordView, Resolve};
-use crate::config::units;
+use crate::admin::{
+    Audit, Deed, Detail, IdWord, Listing, NotOne, RecordView, Repair, Resolve, StateName, Unlisted,
+    Unrepaired, several,
+};
 use crate::failure::Failure;
+use crate::gateway::scope;
 use crate::stores::{self, Purpose};
 
 #[derive(Debug)]
@@ -46,6 +46,14 @@ impl Wish {
         }
     }
 
+    fn deed(&self) -> Result<Deed, String> {
+        match self {
+            Self::Resolve(decision) => decision.deed(),
+            Self::Release { .. } => Ok(Deed::Decide(Resolution::DidNotHappen, None)),
+            Self::Forget { .. } => Ok(Deed::Forget),
+        }
+    }
+
     pub(super) fn reason(&self) -> &str {
         match self {
             Self::Resolve(decision) => &decision.reason,
@@ -55,12 +63,15 @@ impl Wish {
 }
 
 impl Place {
-    pub(super) async fn open(arguments: &PlaceArguments) -> Result<Self, Failure> {
+    pub(super) async fn open(arguments: &PlaceArguments, purpose: Use) -> Result<Self, Failure> {
         let Some(url) = &arguments.store else { return Remote::new(arguments).map(Self::Remote) };
         let store = stores::open(url, Purpose::Inspect).await?;
         let once = Idempotency::builder_shared(Arc::clone(&store) as Arc<dyn onlyonce::Store>).build();
         let once = once.map_err(|error| Failure::new(error.to_string()))?;
-        let audit = Audit::open(&arguments.audit_log)?;
+        let audit = match purpose {
+            Use::Look => Audit::nowhere(),
+            Use::Change => Audit::open(&arguments.audit_log)?,
+        };
         Ok(Self::Local(Local { store, once, audit, who: actor::name(arguments.who.as_deref()) }))
     }
 
@@ -76,7 +87,7 @@ impl Place {
         }
     }
 
-    pub(super) async fn show(&self, id: &str) -> Result<Detail, Failure> {
+    pub(super) async fn show(&self, id: &IdWord) -> Result<Detail, Failure> {
         match self {
             Self::Remote(remote) => remote.show(id).await,
             Self::Local(local) => Ok(Detail::of(&local.find(id).await?)),
@@ -84,11 +95,32 @@ impl Place {
     }
 
     /// Changes the record that was seen; fails if it has moved on.
-    pub(super) async fn change(&self, id: &str, seen: u64, wish: &Wish) -> Result<(), Failure> {
+    pub(super) async fn change(&self, seen: &Seen, wish: &Wish) -> Result<(), Failure> {
         match self {
-            Self::Remote(remote) => remote.change(id, seen, wish).await,
-            Self::Local(local) => local.change(id, seen, wish).await,
+            Self::Remote(remote) => remote.change(seen, wish).await,
+            Self::Local(local) => local.change(seen, wish).await,
         }
+    }
+}
+
+/// What a place is opened for. Looking leaves no file behind, and needs no place to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    Look,
+    Change,
+}
+
+/// A record as it was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) id: String,
+    pub(super) fence: u64,
+    pub(super) state: StateName,
+}
+
+impl Seen {
+    pub(super) fn of(record: &RecordView) -> Self {
+        Self { id: record.id.clone(), fence: record.fence, state: record.state }
     }
 }
 
@@ -97,75 +129,51 @@ fn failed(error: &onlyonce::StoreError) -> Failure {
 }
 
 impl Local {
-    async fn find(&self, id: &str) -> Result<Listed, Failure> {
-        let id: RecordId =
-            id.parse().map_err(|error: onlyonce::InputError| Failure::usage(error.to_string()))?;
-        let found = self.store.get(&id).await.map_err(|error| failed(&error))?;
-        let snapshot =
-            found.ok_or_else(|| Failure::new(format!("there is no record {id}, or it has expired")))?;
-        Ok(Listed { id, snapshot })
+    async fn find(&self, id: &IdWord) -> Result<Listed, Failure> {
+        id.find(&*self.store).await.map_err(|why| match why {
+            NotOne::None => Failure::new(format!("there is no record {}, or it has expired", id.as_str())),
+            NotOne::Several(candidates) => Failure::usage(several(&candidates)),
+            NotOne::Store(error) => failed(&error),
+        })
     }
 
     async fn list(&self, search: &Search, cursor: Option<String>, limit: u32) -> Result<Listing, Failure> {
-        let wrong = |error: onlyonce::InputError| Failure::usage(error.to_string());
-        let key =
-            search.key.as_deref().map(|text| Key::new(text).map(|key| Hash16::of_key(&key))).transpose();
-        let scope =
-            search.scope.as_deref().map(|text| Scope::new(text).map(|scope| Hash16::of_scope(&scope)));
-        let filter = Filter {
-            state: search.state.map(crate::admin::StateName::kind),
-            route: search.route.as_deref().map(Into::into),
-            key: key.map_err(wrong)?,
-            scope: scope.transpose().map_err(wrong)?,
-        };
-        let since = search.since.as_deref().map(units::duration).transpose().map_err(Failure::usage)?;
-        let page = self.store.list(&filter, cursor.map(Cursor).as_ref(), limit).await;
-        let page = page.map_err(|error| failed(&error))?;
-        let recent = |listed: &&Listed| since.is_none_or(|since| listed.snapshot.age <= since);
-        let records = page.records.iter().filter(recent).map(RecordView::of).collect();
+        // Of how many parts the scopes are made stands in the configuration of a gateway, which is not known here.
+        let search = search.words().meaning(|text| scope::named(text, 1)).map_err(Failure::usage)?;
+        let page = search.page(&*self.store, cursor.as_deref(), limit).await;
+        let page = page.map_err(|why| match why {
+            Unlisted::Cursor => Failure::new("the listing can't be gone on with"),
+            Unlisted::Store(error) => failed(&error),
+        })?;
+        let records = page.records.iter().map(RecordView::of).collect();
         Ok(Listing { records, next: page.next.map(|cursor| cursor.0) })
     }
 
-    async fn change(&self, id: &str, seen: u64, wish: &Wish) -> Result<(), Failure> {
-        let found = self.find(id).await?;
-        let fence = found.snapshot.fence;
-        if fence.0 != seen {
-            return Err(Failure::new(format!("{id} has moved on since it was seen")));
-        }
-        self.note(&found, wish, "begun")?;
-        let settled = match wish {
-            Wish::Forget { .. } => self.once.forget(&found.id, fence).await,
-            _ if found.snapshot.state.kind() != StateKind::Lapsed => {
-                return Err(Failure::new(format!(
-                    "the outcome of {id} is known; only an unknown one can be decided"
-                )));
+    async fn change(&self, seen: &Seen, wish: &Wish) -> Result<(), Failure> {
+        let id = &seen.id;
+        let found = self.find(&IdWord::parse(id).map_err(Failure::usage)?).await?;
+        let (who, why) = (self.who.clone(), wish.reason().to_owned());
+        let (fence, state) = (Some(seen.fence), Some(seen.state));
+        let deed = wish.deed().map_err(Failure::usage)?;
+        let repair = Repair { action: wish.name(), deed, who, why, fence, state };
+        // Which route it belongs to is not known here. No decision makes a record expire earlier than it would have.
+        let settings = self.once.settings();
+        let retain = settings.retain.max(found.snapshot.expires_in);
+        let longer = self.once.with_settings(Settings { retain, ..(**settings).clone() });
+        let once = longer.unwrap_or_else(|_| self.once.clone());
+        repair.apply(&once, &*self.store, &self.audit, &found).await.map_err(|why| match why {
+            Unrepaired::Moved => Failure::new("it has moved on since it was seen"),
+            Unrepaired::Runs => Failure::new("an attempt runs; wait for its end"),
+            Unrepaired::Known(state) => {
+                Failure::new(format!("it is {}; only an unknown outcome can be decided", state.name()))
             }
-            Wish::Release { .. } => self.once.resolve(&found.id, fence, Resolution::DidNotHappen).await,
-            Wish::Resolve(decision) => {
-                self.once.resolve(&found.id, fence, decision.resolution().map_err(Failure::usage)?).await
+            Unrepaired::Mark => Failure::new("it is the mark of a sequence, and has no answer; release it"),
+            Unrepaired::Unwritten(error) => {
+                Failure::because("the audit log can't be written, so nothing is changed", &error)
             }
-        };
-        match settled.map_err(|error| failed(&error))? {
-            Settled::Applied => self.note(&found, wish, "done"),
-            Settled::Lost => {
-                self.note(&found, wish, "lost")?;
-                Err(Failure::new(format!("{id} has moved on since it was seen, or runs")))
+            Unrepaired::Store(error) => {
+                Failure::because("the store failed, and it may have been changed: look again", &error)
             }
-        }
-    }
-
-    fn note(&self, found: &Listed, wish: &Wish, result: &str) -> Result<(), Failure> {
-        let (action, why) = (wish.name(), wish.reason());
-        let change = Change {
-            action,
-            record: found.id.to_string(),
-            fence: found.snapshot.fence.0,
-            who: &self.who,
-            why,
-            result,
-        };
-        self.audit.write(&change).map_err(|error| {
-            Failure::because("the audit log can't be written, so nothing is changed", &error)
         })
     }
 }

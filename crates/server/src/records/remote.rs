@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 
 use super::actor;
 use super::cli::{PlaceArguments, Search};
-use super::place::Wish;
-use crate::admin::{Detail, Listing};
+use super::place::{Seen, Wish};
+use crate::admin::{Detail, IdWord, Listing};
 use crate::config::{Speech, Target};
 use crate::failure::Failure;
 
@@ -61,25 +61,29 @@ impl Remote {
         self.ask(Method::GET, &format!("/api/records{}", query(&parameters)), None).await
     }
 
-    pub(super) async fn show(&self, id: &str) -> Result<Detail, Failure> {
-        self.ask(Method::GET, &format!("/api/records/{}", encoded(id)), None).await
+    pub(super) async fn show(&self, id: &IdWord) -> Result<Detail, Failure> {
+        self.ask(Method::GET, &format!("/api/records/{}", id.as_str()), None).await
     }
 
-    pub(super) async fn change(&self, id: &str, seen: u64, wish: &Wish) -> Result<(), Failure> {
-        let path = format!("/api/records/{}", encoded(id));
+    pub(super) async fn change(&self, seen: &Seen, wish: &Wish) -> Result<(), Failure> {
+        let (path, fence) = (format!("/api/records/{}", encoded(&seen.id)), seen.fence);
         let _: Value = match wish {
             Wish::Resolve(decision) => {
-                let decision = crate::admin::Resolve { fence: Some(seen), ..(**decision).clone() };
+                let decision = crate::admin::Resolve { fence: Some(fence), ..(**decision).clone() };
                 let body = serde_json::to_value(decision)
                     .map_err(|error| Failure::because("can't be sent", &error))?;
                 self.ask(Method::POST, &format!("{path}/resolve"), Some(body)).await?
             }
             Wish::Release { reason } => {
-                let body = json!({ "reason": reason, "fence": seen });
+                let body = json!({ "reason": reason, "fence": fence });
                 self.ask(Method::POST, &format!("{path}/release"), Some(body)).await?
             }
             Wish::Forget { reason } => {
-                let parameters = [("reason", Some(reason.clone())), ("fence", Some(seen.to_string()))];
+                let parameters = [
+                    ("reason", Some(reason.clone())),
+                    ("fence", Some(fence.to_string())),
+                    ("state", Some(seen.state.name().to_owned())),
+                ];
                 self.ask(Method::DELETE, &format!("{path}{}", query(&parameters)), None).await?
             }
         };
@@ -92,8 +96,18 @@ impl Remote {
         path: &str,
         body: Option<Value>,
     ) -> Result<T, Failure> {
+        let changes = method != Method::GET;
         let asked = tokio::time::timeout(PATIENCE, self.exchange(method, path, body)).await;
-        let (status, body) = asked.map_err(|_| Failure::new("the admin API does not answer in time"))??;
+        let late = |_| Lost::Answer("the admin API does not answer in time".into());
+        let (status, body) = match asked.unwrap_or_else(|over| Err(late(over))) {
+            Ok(answer) => answer,
+            Err(Lost::Request(why)) => return Err(why),
+            // It was sent, and may have been done.
+            Err(Lost::Answer(why)) if changes => {
+                return Err(Failure::new(format!("{why}; it may have been changed: look again")));
+            }
+            Err(Lost::Answer(why)) => return Err(Failure::new(why)),
+        };
         if status.is_success() {
             return serde_json::from_slice(&body)
                 .map_err(|error| Failure::because("the admin API speaks another version", &error));
@@ -110,15 +124,15 @@ impl Remote {
         method: Method,
         path: &str,
         body: Option<Value>,
-    ) -> Result<(StatusCode, Bytes), Failure> {
+    ) -> Result<(StatusCode, Bytes), Lost> {
         let address = &self.target.authority;
         let unreachable = |error: &dyn std::error::Error| {
-            Failure::because(
+            Lost::Request(Failure::because(
                 &format!(
                     "the admin API on {address} is not reached; is the gateway running? Name another with --admin, or a store with --store"
                 ),
                 error,
-            )
+            ))
         };
         let socket = TcpStream::connect((self.target.host.as_str(), self.target.port)).await;
         let socket = socket.map_err(|error| unreachable(&error))?;
@@ -134,14 +148,24 @@ impl Remote {
             .header("onlyonce-actor", self.who.as_bytes())
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(text)))
-            .map_err(|error| Failure::because("the request can't be made", &error))?;
-        let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
+            .map_err(|error| Lost::Request(Failure::because("the request can't be made", &error)))?;
+        let broken = |error: &dyn std::fmt::Display| {
+            Lost::Answer(format!("the connection to the admin API on {address} broke: {error}"))
+        };
+        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MOST_READ).collect().await;
-        let body =
-            body.map_err(|error| Failure::new(format!("the answer of the admin API broke off: {error}")))?;
+        let body = body.map_err(|error| broken(&error))?;
         Ok((status, body.to_bytes()))
     }
+}
+
+/// What did not arrive.
+enum Lost {
+    /// The request: nothing was done.
+    Request(Failure),
+    /// The answer to it.
+    Answer(String),
 }
 
 fn query(parameters: &[(&str, Option<String>)]) -> String {

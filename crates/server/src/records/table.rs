@@ -47,6 +47,7 @@ pub(super) fn detail(detail: &Detail) -> String {
             None => rows.push(("body", "not kept".into())),
         }
     }
+    rows.extend(detail.hint.iter().map(|hint| ("hint", hint.clone())));
     rows.iter().fold(String::new(), |mut out, (name, value)| {
         let _ = writeln!(out, "{name:<12} {value}");
         out
@@ -54,7 +55,7 @@ pub(super) fn detail(detail: &Detail) -> String {
 }
 
 /// What a caller sent must not write to the terminal's own commands.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter })
         .collect()

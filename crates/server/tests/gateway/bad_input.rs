@@ -367,3 +367,80 @@ fn completions_and_help_are_there() {
         assert!(code == 0 && said.contains("Examples:"), "{said}");
     }
 }
+
+#[test]
+fn an_answer_larger_than_the_store_takes_is_refused_before_the_start() {
+    let home = tempfile::TempDir::new().unwrap();
+    let check = |store: &str, size: &str| {
+        let words = ["gateway", "--check", "--scope", "none", "--upstream", "http://h", "--store", store];
+        onlyonce(home.path(), &[&words[..], &["--max-response", size, "--memory", "2GiB"]].concat())
+    };
+    for (store, most, more) in [
+        ("embedded:data", "64MiB", "65MiB"),
+        ("memory:", "1023MiB", "1GiB"),
+        ("sqlite:once.db", "900MiB", "901MiB"),
+        ("redis://h", "511MiB", "512MiB"),
+        ("postgres://h/db", "1000MiB", "1001MiB"),
+    ] {
+        assert_eq!(check(store, most).0, 0, "{store}");
+        let (code, said) = check(store, more);
+        assert_eq!(code, 2, "{store}: {said}");
+        assert!(said.contains("max_response") && said.contains(most), "{store}: {said}");
+        let (code, said) = Setup::bare()
+            .with(&["--store", store])
+            .with(&["--scope", "none"])
+            .with(&["--upstream", "http://127.0.0.1:9"])
+            .with(&["--max-response", more])
+            .with(&["--memory", "2GiB"])
+            .fails();
+        assert!(code == 2 && said.contains(most), "{store}: {said}");
+    }
+    let said =
+        problems("store = \"embedded:data\"\n[[route]]\nmatch = \"POST /x\"\nmax_response = \"2GiB\"\n");
+    assert!(said.contains("64MiB") && said.contains(":4"), "{said}");
+}
+
+#[test]
+fn an_answer_larger_than_a_server_takes_is_refused_at_the_start() {
+    let (code, said) = Setup::bare()
+        .with(&["--store", &crate::stores::url_in("ONLYONCE_TEST_MYSQL_URL")])
+        .with(&["--scope", "none"])
+        .with(&["--upstream", "http://127.0.0.1:9"])
+        .with(&["--max-response", "1100MiB"])
+        .with(&["--memory", "2GiB"])
+        .fails();
+    assert!(code == 2 && said.contains("max_response") && said.contains("max_allowed_packet"), "{said}");
+}
+
+#[test]
+fn an_upstream_that_can_not_be_meant_is_refused_with_what_to_write() {
+    let upstream = Upstream::start();
+    for wrong in [
+        "http://127.0.0.1:99999",
+        "http://127.0.0.1:abc",
+        "http://127.0.0.1:",
+        "http://127.0.0.1:0",
+        "http://127.0.0.1:80:80",
+        "http://127.0.0.1:-1",
+        "http://",
+        "http://:9000",
+        "http://[::1",
+        "http://256.0.0.1",
+        "http://a b",
+        "http://a/../b",
+        "http://a#b",
+        "http://a?b",
+        "127.0.0.1:9000",
+        "tcp://a",
+    ] {
+        let write = "write a URL such as \"http://127.0.0.1:9000\"";
+        // What stands behind a question mark might be a secret.
+        let shown = wrong.replace("?b", "?***");
+        refused(
+            Setup::new("memory:", &upstream).with(&["--upstream", wrong]),
+            &["--upstream", &shown, write],
+        );
+        let config = format!("[[forward]]\npath = \"/x\"\nupstream = \"{wrong}\"\n");
+        refused(Setup::new("memory:", &upstream).config(&config), &["gateway.toml:3", &shown, write]);
+    }
+}

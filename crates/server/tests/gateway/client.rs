@@ -20,6 +20,12 @@ impl Request {
         }
     }
 
+    /// The same without the one Host that every request has.
+    pub(crate) fn without_host(mut self) -> Self {
+        self.head = self.head.replace("host: shop.example\r\n", "");
+        self
+    }
+
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.head.push_str(&format!("{name}: {value}\r\n"));
         self
@@ -76,7 +82,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn parse(bytes: &[u8], bodiless: bool) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8], bodiless: bool) -> Option<Self> {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
         let mut lines = head.split("\r\n");

@@ -243,3 +243,187 @@ fn a_token_that_does_not_verify_is_denied_and_never_taken_for_absent() {
         .is(400, "scope-missing");
     assert_eq!(upstream.effects(), 2);
 }
+
+const SECRET: &str = "a-secret-that-is-long-enough";
+
+/// A gateway whose callers are named by a claim of tokens that are signed with [`SECRET`].
+fn by_claim(upstream: &Upstream, home: &Path, claim: &str) -> Gateway {
+    std::fs::write(home.join("secret"), SECRET).unwrap();
+    let scope = format!("jwt:{claim}");
+    gateway(upstream, home, &[&["--scope", &scope], &["--jwt-key", "secret"], &["--jwt-algorithms", "HS256"]])
+}
+
+/// A token of these claims, letter by letter.
+fn signed(head: &str, claims: &str) -> String {
+    use jsonwebtoken::crypto::sign;
+    let message = format!("{}.{}", base64_url(head.as_bytes()), base64_url(claims.as_bytes()));
+    let signature =
+        sign(message.as_bytes(), &EncodingKey::from_secret(SECRET.as_bytes()), Algorithm::HS256).unwrap();
+    format!("{message}.{signature}")
+}
+
+fn base64_url(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let letters = bytes.chunks(3).flat_map(|piece| {
+        let number =
+            (0..3).fold(0, |number, at| number << 8 | u32::from(piece.get(at).copied().unwrap_or(0)));
+        (0..=piece.len()).map(move |at| char::from(LETTERS[(number >> (18 - 6 * at) & 63) as usize]))
+    });
+    letters.collect()
+}
+
+const HS256: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
+
+#[test]
+fn claims_that_differ_are_two_callers_however_alike_they_look() {
+    let (upstream, home) = (Upstream::start(), tempfile::tempdir().unwrap());
+    let gateway = by_claim(&upstream, home.path(), "tenant");
+    let (key, tenants) = (
+        key("numbers"),
+        [
+            "42",
+            "\"42\"",
+            "\"=42\"",
+            "-42",
+            "9007199254740992",
+            "9007199254740993",
+            "18446744073709551617",
+            "18446744073709551999",
+            "184467440737095516170000000000",
+        ],
+    );
+    let call = |tenant: &str| {
+        pay(&gateway, &signed(HS256, &format!("{{\"exp\":{LATER},\"tenant\":{tenant}}}")), &key)
+    };
+    for replayed in [false, true] {
+        for tenant in tenants {
+            let answer = call(tenant);
+            assert_eq!((answer.status, answer.is_replayed()), (201, replayed), "{tenant}");
+        }
+    }
+    assert_eq!(upstream.effects(), tenants.len());
+    for nobody in ["1.5", "1e3", "true", "null", "[42]", "{}", "\"\""] {
+        let told = call(nobody);
+        assert!(told.is(400, "scope-missing").text().contains("claim tenant"), "{}", told.text());
+    }
+    // Two services could read it differently.
+    call("1,\"tenant\":2").is(401, "scope-denied");
+    assert_eq!(upstream.effects(), tenants.len());
+}
+
+#[test]
+fn a_token_with_an_extension_that_must_be_understood_is_denied() {
+    let (upstream, home) = (Upstream::start(), tempfile::tempdir().unwrap());
+    let gateway = by_claim(&upstream, home.path(), "sub");
+    let claims = format!("{{\"exp\":{LATER},\"sub\":\"ann\"}}");
+    assert_eq!(pay(&gateway, &signed(HS256, &claims), &key("crit")).status, 201);
+    for crit in ["[\"b64\"],\"b64\":false", "[\"exp\"],\"exp\":1", "[]", "\"b64\"", "[\"x\"]", "[\"alg\"]"] {
+        let head = format!("{{\"alg\":\"HS256\",\"crit\":{crit}}}");
+        pay(&gateway, &signed(&head, &claims), &key("crit")).is(401, "scope-denied");
+    }
+    assert_eq!(upstream.effects(), 1);
+}
+
+#[test]
+fn whose_token_does_not_hold_is_told_why_and_so_is_the_log() {
+    let (upstream, home) = (Upstream::start(), tempfile::tempdir().unwrap());
+    std::fs::write(home.path().join("secret"), SECRET).unwrap();
+    // Of many refusals only one now and then is told at the usual level.
+    let gateway = Setup::new("memory:", &upstream)
+        .home(home.path())
+        .variable("RUST_LOG", "debug")
+        .with(&["--scope", "jwt:sub"])
+        .with(&["--jwt-key", "secret"])
+        .with(&["--jwt-algorithms", "HS256"])
+        .with(&["--jwt-issuer", "the-issuer"])
+        .with(&["--jwt-audience", "the-shop"])
+        .start();
+    let claims = |changes: &[(&str, Value)]| {
+        let mut claims = json!({ "sub": "ann", "exp": LATER, "iss": "the-issuer", "aud": "the-shop" });
+        for (name, value) in changes {
+            match value {
+                Value::Null => claims.as_object_mut().unwrap().remove(*name),
+                value => claims.as_object_mut().unwrap().insert((*name).to_owned(), value.clone()),
+            };
+        }
+        claims.to_string()
+    };
+    assert_eq!(pay(&gateway, &signed(HS256, &claims(&[])), &key("why")).status, 201);
+    let good = signed(HS256, &claims(&[]));
+    for (token, why) in [
+        (signed(HS256, &claims(&[("exp", json!(1))])), "the token has expired"),
+        (signed(HS256, &claims(&[("exp", Value::Null)])), "the token has no exp"),
+        (signed(HS256, &claims(&[("nbf", json!(LATER))])), "the token is not valid yet"),
+        (signed(HS256, &claims(&[("aud", json!("other"))])), "the token is for another audience"),
+        (signed(HS256, &claims(&[("aud", Value::Null)])), "the token has no aud"),
+        (signed(HS256, &claims(&[("iss", json!("other"))])), "the token is of another issuer"),
+        (signed("{\"alg\":\"HS384\"}", &claims(&[])), "the algorithm of the token is not accepted"),
+        (format!("{good}x"), "the signature of the token does not verify"),
+        ("nonsense".into(), "the token is not a JWT"),
+    ] {
+        let told = pay(&gateway, &token, &key("why"));
+        assert!(told.is(401, "scope-denied").text().contains(why), "{why}: {}", told.text());
+        assert_eq!(told.header("www-authenticate"), Some("Bearer error=\"invalid_token\""));
+        assert!(gateway.log().contains(why), "{why}");
+        assert!(!told.text().contains("the-issuer") && !told.text().contains("the-shop"), "{}", told.text());
+    }
+    let nobody = Request::new("POST", "/pay").header("idempotency-key", &key("why")).body("x");
+    let told = nobody.send(gateway.address);
+    assert!(told.is(400, "scope-missing").text().contains("there is no bearer token"), "{}", told.text());
+    let told = pay(&gateway, &signed(HS256, &claims(&[("sub", Value::Null)])), &key("why"));
+    assert!(told.is(400, "scope-missing").text().contains("the token has no claim sub"), "{}", told.text());
+}
+
+#[test]
+fn a_key_of_a_set_verifies_only_what_it_says_it_is_for() {
+    let (upstream, home) = (Upstream::start(), tempfile::tempdir().unwrap());
+    let (private, _) = pair(Algorithm::RS256);
+    let jwk = |changes: Value| {
+        let mut jwk =
+            serde_json::to_value(Jwk::from_encoding_key(&private, Algorithm::RS256).unwrap()).unwrap();
+        jwk.as_object_mut().unwrap().remove("alg");
+        jwk.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        jwk
+    };
+    let start = |keys: Value| {
+        std::fs::write(home.path().join("keys.json"), json!({ "keys": keys }).to_string()).unwrap();
+        Setup::new("memory:", &upstream)
+            .home(home.path())
+            .with(&["--scope", "jwt:sub"])
+            .with(&["--jwt-jwks", "keys.json"])
+            .with(&["--jwt-algorithms", "RS256,PS256"])
+    };
+    let other =
+        serde_json::to_value(Jwk::from_encoding_key(&pair(Algorithm::RS256).0, Algorithm::RS256).unwrap())
+            .unwrap();
+    let call = |gateway: &Gateway, algorithm| {
+        pay(gateway, &token(&Header::new(algorithm), &of("ann"), &private), &key("meant")).status
+    };
+    for (changes, rs, ps) in [
+        (json!({}), 201, 201),
+        (json!({ "use": "sig", "key_ops": ["verify"] }), 201, 201),
+        (json!({ "key_ops": ["sign", "verify"] }), 201, 201),
+        (json!({ "alg": "RS256" }), 201, 401),
+        (json!({ "alg": "PS256" }), 401, 201),
+        (json!({ "alg": "PS512" }), 401, 401),
+        (json!({ "alg": "RSA-OAEP" }), 401, 401),
+        (json!({ "alg": "something-new" }), 401, 401),
+        (json!({ "use": "enc" }), 401, 401),
+        (json!({ "use": "tls" }), 401, 401),
+        (json!({ "key_ops": ["encrypt"] }), 401, 401),
+        (json!({ "key_ops": ["sign"] }), 401, 401),
+        (json!({ "key_ops": [] }), 401, 401),
+        (json!({ "use": "sig", "key_ops": ["encrypt", "wrapKey"] }), 401, 401),
+        (json!({ "use": "enc", "key_ops": ["verify"] }), 401, 401),
+    ] {
+        let gateway = start(json!([jwk(changes.clone()), other])).start();
+        assert_eq!(
+            (call(&gateway, Algorithm::RS256), call(&gateway, Algorithm::PS256)),
+            (rs, ps),
+            "{changes}"
+        );
+    }
+    // A set of which nothing is left is no set.
+    let (code, said) = start(json!([jwk(json!({ "key_ops": ["encrypt"] }))])).fails();
+    assert!(code == 2 && said.contains("key_ops"), "{said}");
+}

@@ -186,3 +186,19 @@ fn completions_are_scripts_that_the_shell_understands() {
         "{said}"
     );
 }
+
+/// Debug information would be four fifths of the binary.
+#[test]
+fn what_is_shipped_has_no_debug_information_and_what_is_measured_has() {
+    let manifest = include_str!("../../../../Cargo.toml");
+    let of = |profile: &str| {
+        let rest = manifest.split(&format!("[profile.{profile}]\n")).nth(1).unwrap();
+        rest.split("\n[").next().unwrap()
+    };
+    assert!(
+        of("release").contains("strip = \"debuginfo\"") && !of("release").contains("debug = "),
+        "{}",
+        of("release")
+    );
+    assert!(of("bench").contains("strip = \"none\"") && of("bench").contains("debug = \"line-tables-only\""));
+}

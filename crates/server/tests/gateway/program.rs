@@ -19,6 +19,7 @@ pub(crate) struct Setup {
     config: String,
     home: Option<PathBuf>,
     variables: Vec<(&'static str, String)>,
+    descriptors: Option<usize>,
 }
 
 /// A gateway that is running; killed when the test is over.
@@ -43,7 +44,7 @@ impl Setup {
     pub(crate) fn bare() -> Self {
         let arguments =
             ["gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"].map(String::from).to_vec();
-        Self { arguments, config: String::new(), home: None, variables: Vec::new() }
+        Self { arguments, config: String::new(), home: None, variables: Vec::new(), descriptors: None }
     }
 
     /// More words on the command line; a flag that was there before is replaced.
@@ -73,10 +74,24 @@ impl Setup {
         self
     }
 
+    /// How many files and sockets it may have open.
+    pub(crate) fn descriptors(mut self, limit: usize) -> Self {
+        self.descriptors = Some(limit);
+        self
+    }
+
     fn prepare(&self) -> (Command, PathBuf, Option<TempDir>) {
         let folder = self.home.is_none().then(|| TempDir::new().unwrap());
         let home = self.home.clone().unwrap_or_else(|| folder.as_ref().unwrap().path().to_owned());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+        let binary = env!("CARGO_BIN_EXE_onlyonce");
+        let mut command = match self.descriptors {
+            None => Command::new(binary),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {limit}; exec {binary} \"$@\""), "onlyonce"]);
+                shell
+            }
+        };
         command.args(&self.arguments).current_dir(&home).env("RUST_LOG", "info");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         if !self.config.is_empty() {

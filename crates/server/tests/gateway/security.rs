@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::client::{Request, raw};
-use crate::program::{Setup, post};
+use crate::program::{Setup, eventually, post};
 use crate::stores::key;
 use crate::upstream::Upstream;
 
@@ -119,12 +119,12 @@ fn a_stored_answer_can_not_inject_a_header() {
         "{\"transfer-encoding\":\"chunked\"}",
         "{\"content-length\":\"1\"}",
     ] {
-        let decision =
-            format!("{{\"outcome\":\"completed\",\"reason\":\"r\",\"headers\":{headers},\"body\":\"b\"}}");
+        let decision = format!(
+            "{{\"outcome\":\"completed\",\"status\":200,\"reason\":\"r\",\"headers\":{headers},\"body\":\"b\"}}"
+        );
         assert_eq!(gateway.admin("POST", &path, &decision).status, 400, "{headers}");
     }
-    let body =
-        "{\"outcome\":\"completed\",\"reason\":\"r\",\"body\":\"HTTP/1.1 200 OK\\r\\n\\r\\nsmuggled\"}";
+    let body = "{\"outcome\":\"completed\",\"status\":200,\"reason\":\"r\",\"body\":\"HTTP/1.1 200 OK\\r\\n\\r\\nsmuggled\"}";
     assert_eq!(gateway.admin("POST", &path, body).status, 200);
     let replay = gateway.post("/status/500", &key, "x");
     assert_eq!(replay.text(), "HTTP/1.1 200 OK\r\n\r\nsmuggled");
@@ -178,10 +178,17 @@ fn connections_and_heads_are_limited() {
     let upstream = Upstream::start();
     let gateway =
         Setup::new("memory:", &upstream).with(&["--connections", "3"]).with(&["--max-head", "8KiB"]).start();
-    let held: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(gateway.address).unwrap()).collect();
-    std::thread::sleep(Duration::from_millis(300));
-    let one_more = raw(gateway.address, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", Duration::from_millis(500));
-    assert_eq!(one_more, "", "there is no room");
+    let held: Vec<TcpStream> = (0..3)
+        .map(|_| {
+            let mut socket = TcpStream::connect(gateway.address).unwrap();
+            socket.write_all(b"GET /gated HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+            socket
+        })
+        .collect();
+    eventually(|| upstream.seen().len() == 3);
+    let one_more = raw(gateway.address, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", Duration::from_millis(1500));
+    assert_eq!(one_more, "", "there is no room, and nobody is idle");
+    upstream.open();
     drop(held);
     assert_eq!(Request::new("GET", "/").send(gateway.address).status, 201);
     let huge = Request::new("GET", "/").header("x-huge", &"h".repeat(20_000));
@@ -198,14 +205,26 @@ fn tunnels_and_unknown_own_paths_are_refused() {
         b"CONNECT evil.example:443 HTTP/1.1\r\nhost: evil.example:443\r\n\r\n",
         PATIENCE,
     );
-    assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 405") && answer.contains("allow: GET"), "{answer}");
     let ids = Request::new("POST", "/_onlyonce/ids?count=3").send(gateway.address).json();
     assert_eq!(ids["ids"].as_array().unwrap().len(), 3);
     assert!(Request::new("GET", "/_onlyonce/once.js").send(gateway.address).text().contains("once"));
     let token = Request::new("POST", "/_onlyonce/tokens?method=POST&path=/pay").header("x-tenant", "a");
     assert!(token.send(gateway.address).json()["token"].is_string());
     Request::new("GET", "/_onlyonce/admin").send(gateway.address).is(404, "not-found");
-    Request::new("POST", "/_onlyonce/outcome").send(gateway.address).is(404, "not-found");
+    for (method, path, allowed) in [
+        ("GET", "/_onlyonce/tokens", "POST"),
+        ("OPTIONS", "/_onlyonce/tokens", "POST"),
+        ("GET", "/_onlyonce/ids", "POST"),
+        ("post", "/_onlyonce/tokens", "POST"),
+        ("POST", "/_onlyonce/outcome", "GET, HEAD"),
+        ("DELETE", "/_onlyonce/once.js", "GET, HEAD"),
+    ] {
+        let refused = Request::new(method, path).send(gateway.address);
+        assert_eq!(refused.is(405, "method-refused").header("allow"), Some(allowed), "{method} {path}");
+        assert!(refused.text().contains(&format!("(here: {allowed})")), "{}", refused.text());
+    }
+    assert_eq!(Request::new("HEAD", "/_onlyonce/once.js").send(gateway.address).status, 200);
     assert_eq!(upstream.seen().len(), 0, "the gateway's own paths are not the upstream's");
 }
 

@@ -293,3 +293,89 @@ fn log_lines_for_machines_are_json_and_name_the_record() {
     assert!(about("the upstream did not answer").to_string().contains(&id), "the record is on the line");
     assert!(about("refused").to_string().contains(&id));
 }
+
+#[test]
+fn an_upstream_always_hears_a_host() {
+    let home = tempfile::tempdir().unwrap();
+    let cert = &certify(home.path());
+    let upstream = Upstream::start();
+    let inner_home = home.path().join("inner");
+    std::fs::create_dir(&inner_home).unwrap();
+    // It offers HTTP/2, and is asked by it.
+    let inner = Setup::new("memory:", &upstream)
+        .home(&inner_home)
+        .with(&["--tls-cert", cert])
+        .with(&["--tls-key", home.path().join("key.pem").to_str().unwrap()])
+        .start();
+    let only_1 = TlsOverOne::start(home.path(), upstream.address);
+    for port in [inner.address.port(), only_1] {
+        let outer = Setup::new("memory:", &upstream)
+            .with(&["--upstream", &format!("https://localhost:{port}")])
+            .with(&["--upstream-ca", cert])
+            .start();
+        let request = format!(
+            "POST /pay HTTP/1.0\r\nx-tenant: a\r\nidempotency-key: {}\r\ncontent-length: 1\r\n\r\nx",
+            key("old")
+        );
+        let answer = raw(outer.address, request.as_bytes(), Duration::from_secs(20));
+        assert_eq!(answer.get(8..12), Some(" 201"), "{answer}");
+        assert_eq!(upstream.seen().pop().unwrap().header("host"), Some(format!("localhost:{port}").as_str()));
+        assert_eq!(outer.post("/pay", &key("new"), "x").status, 201);
+        assert_eq!(upstream.seen().pop().unwrap().header("host"), Some("shop.example"));
+    }
+}
+
+/// A server that speaks TLS and only HTTP/1.1, and hands the bytes on as they are.
+struct TlsOverOne;
+
+impl TlsOverOne {
+    fn start(home: &std::path::Path, to: std::net::SocketAddr) -> u16 {
+        use rustls::pki_types::pem::PemObject;
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+        let certs = vec![CertificateDer::from_pem_file(home.join("cert.pem")).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(home.join("key.pem")).unwrap();
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let mut config = config.with_no_client_auth().with_single_cert(certs, key).unwrap();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                while let Ok((socket, _)) = listener.accept().await {
+                    let acceptor = acceptor.clone();
+                    tokio::spawn(async move {
+                        let mut caller = acceptor.accept(socket).await.unwrap();
+                        let mut service = tokio::net::TcpStream::connect(to).await.unwrap();
+                        let _ = tokio::io::copy_bidirectional(&mut caller, &mut service).await;
+                    });
+                }
+            });
+        });
+        port
+    }
+}
+
+#[test]
+fn a_path_that_does_not_fit_behind_its_base_is_not_sent_without_it() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream)
+        .with(&["--upstream", &format!("{}/base", upstream.url())])
+        .with(&["--max-head", "128KiB"])
+        .start();
+    let path = |length: usize| format!("/{}", "x".repeat(length - 1));
+    let (fits, key) = (gateway.post(&path(65_529), &key("long"), "x"), key("longer"));
+    assert_eq!(fits.status, 201);
+    assert_eq!(upstream.seen().pop().unwrap().path.len(), 65_534);
+    for _ in 0..2 {
+        let refused = gateway.post(&path(65_530), &key, "x");
+        assert!(!refused.is(414, "target-too-long").is_replayed(), "nothing was done, and nothing is kept");
+    }
+    assert_eq!(upstream.seen().len(), 1);
+}

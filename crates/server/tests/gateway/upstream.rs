@@ -13,6 +13,7 @@ pub(crate) struct Seen {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Vec<(String, String)>,
 }
 
 impl Seen {
@@ -151,6 +152,17 @@ impl Upstream {
                 }
                 return None;
             }
+            // With the headers that the request asks for, separated by bars.
+            ["says"] => {
+                let lines = seen.header("x-says").unwrap_or_default().split('|');
+                answer("201", &lines.map(|line| format!("{line}\r\n")).collect::<String>(), &body)
+            }
+            ["trails"] => {
+                let trailer = seen.header("x-says").unwrap_or_default();
+                let name = trailer.split(':').next().unwrap_or_default();
+                format!("HTTP/1.1 201 Created\r\ntrailer: {name}\r\ntransfer-encoding: chunked\r\n\r\n4\r\ndone\r\n0\r\n{trailer}\r\n\r\n")
+                    .into_bytes()
+            }
             _ => answer("201", "content-type: text/plain\r\n", &body),
         })
     }
@@ -162,33 +174,42 @@ fn answer(status: &str, headers: &str, body: &str) -> Vec<u8> {
 }
 
 fn read(reader: &mut BufReader<TcpStream>) -> Option<Seen> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-    let mut words = line.split_whitespace();
+    let head = line(reader)?;
+    let mut words = head.split_whitespace();
     let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let mut headers = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-        let Some((name, value)) = line.trim_end().split_once(':') else { break };
-        headers.push((name.to_lowercase(), value.trim().to_owned()));
-    }
-    let mut seen = Seen { method, path, headers, body: Vec::new() };
+    let headers = fields(reader)?;
+    let mut seen = Seen { method, path, headers, body: Vec::new(), trailers: Vec::new() };
     if seen.header("transfer-encoding") == Some("chunked") {
         loop {
-            let mut line = String::new();
-            reader.read_line(&mut line).ok()?;
-            let length = usize::from_str_radix(line.trim(), 16).ok()?;
+            let length = usize::from_str_radix(line(reader)?.trim(), 16).ok()?;
+            if length == 0 {
+                seen.trailers = fields(reader)?;
+                break;
+            }
             let mut piece = vec![0; length + 2];
             reader.read_exact(&mut piece).ok()?;
             seen.body.extend_from_slice(&piece[..length]);
-            if length == 0 {
-                break;
-            }
         }
     } else if let Some(length) = seen.header("content-length") {
         seen.body = vec![0; length.parse().ok()?];
         reader.read_exact(&mut seen.body).ok()?;
     }
     Some(seen)
+}
+
+/// A line, whatever its bytes are.
+fn line(reader: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut line = Vec::new();
+    reader.read_until(b'\n', &mut line).ok().filter(|read| *read > 0)?;
+    Some(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// Headers or trailers, up to the empty line.
+fn fields(reader: &mut BufReader<TcpStream>) -> Option<Vec<(String, String)>> {
+    let mut fields = Vec::new();
+    loop {
+        let line = line(reader)?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { return Some(fields) };
+        fields.push((name.to_lowercase(), value.trim().to_owned()));
+    }
 }

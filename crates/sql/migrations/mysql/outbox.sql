@@ -8,5 +8,7 @@ CREATE TABLE IF NOT EXISTS onlyonce_outbox (
     attempts   INTEGER        NOT NULL,
     not_before BIGINT         NOT NULL,  -- a relay has it in hand until then, or it failed and waits
     created_at BIGINT         NOT NULL,
-    INDEX onlyonce_outbox_due (not_before, seq)
+    event_key  VARBINARY(255),           -- UTF-8: events of one key are published in the order of seq
+    INDEX onlyonce_outbox_due (not_before, seq),
+    INDEX onlyonce_outbox_key (event_key, seq)
 ) ENGINE = InnoDB;

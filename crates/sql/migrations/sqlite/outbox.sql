@@ -7,6 +7,8 @@ CREATE TABLE IF NOT EXISTS onlyonce_outbox (
     headers    BLOB    NOT NULL,  -- a JSON object of texts
     attempts   INTEGER NOT NULL,
     not_before INTEGER NOT NULL,  -- a relay has it in hand until then, or it failed and waits
-    created_at INTEGER NOT NULL
+    created_at INTEGER NOT NULL,
+    event_key  BLOB               -- UTF-8: events of one key are published in the order of seq
 );
 CREATE INDEX IF NOT EXISTS onlyonce_outbox_due ON onlyonce_outbox (not_before, seq);
+CREATE INDEX IF NOT EXISTS onlyonce_outbox_key ON onlyonce_outbox (event_key, seq);

@@ -37,6 +37,8 @@ pub enum Meaning {
     Constraint,
     /// What is sent is too large for the server.
     TooLarge,
+    /// The server stopped the statement, by a KILL QUERY or a cancel; the connection lives.
+    Stopped,
     /// The connection ended, or the server ends.
     Gone,
     /// Anything else.
@@ -66,8 +68,12 @@ pub trait Dialect: sqlx::Database + Sized {
     const WORD: &'static str;
     /// What a URL begins with.
     const PREFIXES: &'static [&'static str];
+    /// The parameters of a URL that the driver knows. Others it passes over in silence, or writes to the log with their values.
+    const PARAMETERS: &'static [&'static str];
     /// The shipped migrations, in their order: name and SQL.
     const MIGRATIONS: &'static [(&'static str, &'static str)];
+    /// How many tables and indexes of these names (`{names}`) there are, where unqualified ones would be created.
+    const CATALOGUE: &'static str;
     /// How bytes are written.
     const HEX: (&'static str, &'static str);
     /// Microseconds since 1970 by the server's clock; `None` where they are bound as the last argument.
@@ -92,6 +98,10 @@ pub trait Dialect: sqlx::Database + Sized {
     fn statements(table: &Table) -> Statements;
     /// Writes the place of an argument (from 1).
     fn place(sql: &mut String, number: usize);
+    /// Whether this URL names a database that ends with the process.
+    fn is_in_memory(_: &str) -> bool {
+        false
+    }
     /// A pool of our own for this URL.
     fn options(url: &str) -> Result<<Self::Connection as Connection>::Options, sqlx::Error>;
     fn pool_options() -> PoolOptions<Self>;
@@ -183,6 +193,8 @@ pub struct Look {
     pub(crate) concerns: Vec<crate::Concern>,
     /// Why it can't be used at all.
     pub(crate) unusable: Option<String>,
+    /// The largest message that the server takes, in bytes, where it has a limit of its own.
+    pub(crate) largest: Option<usize>,
 }
 
 /// The functions that are written alike but compile only for a database by name.

@@ -49,10 +49,29 @@ impl super::Database for MySql {}
 impl Dialect for MySql {
     const WORD: &'static str = "mysql";
     const PREFIXES: &'static [&'static str] = &["mysql:", "mariadb:"];
+    const PARAMETERS: &'static [&'static str] = &[
+        "ssl-mode",
+        "sslmode",
+        "ssl-ca",
+        "sslca",
+        "ssl-cert",
+        "sslcert",
+        "ssl-key",
+        "sslkey",
+        "charset",
+        "collation",
+        "socket",
+        "timezone",
+        "time-zone",
+        "statement-cache-capacity",
+    ];
     const MIGRATIONS: &'static [(&'static str, &'static str)] = &[
         ("0001_records.sql", include_str!("../../migrations/mysql/0001_records.sql")),
         ("0002_console.sql", include_str!("../../migrations/mysql/0002_console.sql")),
     ];
+    // Indexes are made with their tables here.
+    const CATALOGUE: &'static str = "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.TABLES \
+                                     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({names})";
     const HEX: (&'static str, &'static str) = ("x'", "'");
     const BEGIN: &'static str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION";
     const AFTERWARDS: Option<&'static str> = Some(concat!(
@@ -110,7 +129,8 @@ impl Dialect for MySql {
             Some(1044 | 1142 | 1143 | 1290 | 1792 | 1836) => Meaning::ReadOnly,
             Some(1048 | 1216 | 1217 | 1451 | 1452 | 3819 | 4025) => Meaning::Constraint,
             Some(1153 | 1301) => Meaning::TooLarge,
-            Some(1053 | 1077 | 1152 | 1158..=1161 | 1184 | 1317 | 1927 | 4031) => Meaning::Gone,
+            Some(1317) => Meaning::Stopped,
+            Some(1053 | 1077 | 1152 | 1158..=1161 | 1184 | 1927 | 4031) => Meaning::Gone,
             _ => Meaning::Other,
         }
     }
@@ -166,7 +186,8 @@ impl Dialect for MySql {
 
     async fn look(connection: &mut MySqlConnection) -> Result<Look, sqlx::Error> {
         let sql = "SELECT CAST(VERSION() AS BINARY), CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
-                   CAST(@@binlog_format AS BINARY), CAST(@@log_bin AS SIGNED), CAST(@@autocommit AS SIGNED)";
+                   CAST(@@binlog_format AS BINARY), CAST(@@log_bin AS SIGNED), CAST(@@autocommit AS SIGNED), \
+                   CAST(@@max_allowed_packet AS SIGNED)";
         let rows = Self::rows(connection, sql.into_sql_str(), Vec::new()).await?;
         let Some(row) = rows.first() else { return Err(sqlx::Error::RowNotFound) };
         let text = |column| -> Result<String, sqlx::Error> {
@@ -190,7 +211,8 @@ impl Dialect for MySql {
             None
         };
         let unusable = unusable.map(str::to_owned);
-        Ok(Look { flavour, concerns, unusable })
+        let largest = usize::try_from(Self::int(row, 5)?).ok();
+        Ok(Look { flavour, concerns, unusable, largest })
     }
 
     fn was_there(error: &sqlx::Error) -> bool {

@@ -31,10 +31,32 @@ impl super::Database for Postgres {}
 impl Dialect for Postgres {
     const WORD: &'static str = "postgres";
     const PREFIXES: &'static [&'static str] = &["postgres:", "postgresql:"];
+    const PARAMETERS: &'static [&'static str] = &[
+        "sslmode",
+        "ssl-mode",
+        "sslrootcert",
+        "ssl-root-cert",
+        "ssl-ca",
+        "sslcert",
+        "ssl-cert",
+        "sslkey",
+        "ssl-key",
+        "host",
+        "hostaddr",
+        "port",
+        "dbname",
+        "user",
+        "password",
+        "application_name",
+        "options",
+        "statement-cache-capacity",
+    ];
     const MIGRATIONS: &'static [(&'static str, &'static str)] = &[
         ("0001_records.sql", include_str!("../../migrations/postgres/0001_records.sql")),
         ("0002_console.sql", include_str!("../../migrations/postgres/0002_console.sql")),
     ];
+    const CATALOGUE: &'static str = "SELECT COUNT(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                                     WHERE n.nspname = current_schema() AND c.relname IN ({names})";
     const HEX: (&'static str, &'static str) = (r"'\x", "'::bytea");
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";
     const NOW: Option<&'static str> = Some("(extract(epoch FROM clock_timestamp()) * 1000000)::bigint");
@@ -97,6 +119,7 @@ impl Dialect for Postgres {
             Some("25P02") => Meaning::Constraint,
             Some("54000") => Meaning::TooLarge,
             Some(code) if code.starts_with("23") => Meaning::Constraint,
+            Some("57014") => Meaning::Stopped,
             Some(code) if code.starts_with("08") || code.starts_with("57") || code.starts_with("25P03") => {
                 Meaning::Gone
             }
@@ -154,7 +177,7 @@ impl Dialect for Postgres {
                  default_transaction_isolation for them (in the connection options, or by ALTER ROLE)"
             )
         });
-        Ok(Look { flavour: Flavour::Usual, concerns, unusable })
+        Ok(Look { flavour: Flavour::Usual, concerns, unusable, largest: None })
     }
 
     async fn migrate(connection: &mut PgConnection, table: &Table) -> Result<(), sqlx::Error> {

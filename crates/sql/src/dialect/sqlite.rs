@@ -1,4 +1,4 @@
-//! SQLite, in a file. It runs in this process, so this machine's clock is its clock.
+//! SQLite, in a file. It runs in this process, so the time of its records is told by this machine: see [`clock`](crate::clock).
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use sqlx::{ConnectOptions as _, SqlSafeStr as _, Sqlite};
 use super::{Dialect, Done, Flavour, Inside, Look, Meaning, Opening, bind_by_name, by_name};
 use crate::Concern;
 use crate::migrate;
+use crate::place;
 use crate::statements::{Parts, Statements};
 use crate::table::Table;
 use crate::value::Value;
@@ -28,10 +29,13 @@ impl super::Database for Sqlite {}
 impl Dialect for Sqlite {
     const WORD: &'static str = "sqlite";
     const PREFIXES: &'static [&'static str] = &["sqlite:"];
+    const PARAMETERS: &'static [&'static str] = &["mode", "cache", "immutable", "vfs"];
     const MIGRATIONS: &'static [(&'static str, &'static str)] = &[
         ("0001_records.sql", include_str!("../../migrations/sqlite/0001_records.sql")),
         ("0002_console.sql", include_str!("../../migrations/sqlite/0002_console.sql")),
+        ("0003_clock.sql", include_str!("../../migrations/sqlite/0003_clock.sql")),
     ];
+    const CATALOGUE: &'static str = "SELECT COUNT(*) FROM sqlite_master WHERE name IN ({names})";
     const HEX: (&'static str, &'static str) = ("x'", "'");
     // Its own clock has milliseconds only, too few for fences that rise.
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
@@ -61,8 +65,23 @@ impl Dialect for Sqlite {
         let _ = write!(sql, "?{number}");
     }
 
+    fn is_in_memory(url: &str) -> bool {
+        let parsed = url.parse::<SqliteConnectOptions>();
+        // `:memory:` in any spelling is called `file:…` by the driver; and a name that begins so may say anything to SQLite itself.
+        let named = parsed.is_ok_and(|options| {
+            let name = options.get_filename().to_string_lossy();
+            name == ":memory:" || name.starts_with("file:")
+        });
+        named || place::parameters(url).any(|(name, value)| name == "mode" && value == "memory")
+    }
+
     fn options(url: &str) -> Result<SqliteConnectOptions, sqlx::Error> {
         let options: SqliteConnectOptions = url.parse()?;
+        if options.get_filename().as_os_str().is_empty() {
+            let why =
+                "it names no file, so that its records would end with the process: write sqlite:./records.db";
+            return Err(sqlx::Error::Configuration(why.into()));
+        }
         Ok(options
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
@@ -87,6 +106,7 @@ impl Dialect for Sqlite {
             // BUSY and LOCKED.
             (_, 5 | 6) => Meaning::Locked,
             (_, 8) => Meaning::ReadOnly,
+            (_, 9) => Meaning::Stopped,
             (_, 18) => Meaning::TooLarge,
             (_, 19) => Meaning::Constraint,
             _ if said.message().contains("no such table") => Meaning::NoTable,
@@ -113,10 +133,19 @@ impl Dialect for Sqlite {
         let rows = Self::rows(connection, "PRAGMA synchronous".into_sql_str(), Vec::new()).await?;
         let synchronous = rows.first().map(|row| Self::int(row, 0)).transpose()?.unwrap_or(2);
         let mut concerns = Vec::new();
+        let rows = Self::rows(
+            connection,
+            "SELECT CAST(file AS BLOB) FROM pragma_database_list WHERE name = 'main'".into_sql_str(),
+            Vec::new(),
+        );
+        let file = rows.await?.first().map(|row| Self::bytes(row, 0)).transpose()?.flatten();
+        if file.is_none_or(|file| file.is_empty()) {
+            concerns.push(Concern::NotDurable("the database is in memory, or in a file that is temporary"));
+        }
         if synchronous < 2 {
             concerns.push(Concern::NotDurable("PRAGMA synchronous is below FULL"));
         }
-        Ok(Look { flavour: Flavour::Usual, concerns, unusable: None })
+        Ok(Look { flavour: Flavour::Usual, concerns, unusable: None, largest: None })
     }
 
     async fn migrate(connection: &mut SqliteConnection, table: &Table) -> Result<(), sqlx::Error> {

@@ -15,6 +15,7 @@ use sqlx::Pool;
 use self::choice::{Choice, Row, choose};
 use crate::builder::connect;
 use crate::dialect::{Database, Dialect, Meaning};
+use crate::migrate::is_made;
 use crate::open_error::OpenError;
 use crate::statements::safe;
 use crate::table::Table;
@@ -105,7 +106,11 @@ impl<DB: Database> SqlGrants<DB> {
     /// If the user may not create tables, or the database fails.
     pub async fn migrate(&self) -> Result<(), GrantError> {
         let mut connection = self.pool.acquire().await.map_err(failed::<DB>)?;
-        let sql = safe(schema::<DB>().replace("onlyonce_workers", self.table.name()));
+        let file = schema::<DB>().replace("onlyonce_workers", self.table.name());
+        if is_made::<DB>(&mut connection, &file).await.map_err(failed::<DB>)? {
+            return Ok(());
+        }
+        let sql = safe(file);
         match DB::raw(&mut connection, sql.clone()).await {
             Ok(_) => Ok(()),
             // Two that start together may both find it missing.

@@ -7,6 +7,7 @@ use sqlx::{Error, MySql};
 
 use super::dialect::{Dialect, Lock, Speak, common};
 use super::error::Fault;
+use crate::migrate::is_made;
 
 impl Dialect for MySql {}
 
@@ -78,6 +79,9 @@ impl Speak for MySql {
     }
 
     async fn migrate(connection: &mut Self::Connection) -> Result<(), Error> {
+        if is_made::<Self>(connection, Self::SCHEMA).await? {
+            return Ok(());
+        }
         Self::script(connection, Self::SCHEMA.to_owned()).await
     }
 }

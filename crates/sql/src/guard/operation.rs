@@ -33,6 +33,8 @@ pub struct OperationId {
 
 /// What is stored of the name, for people.
 const LONGEST_NAME: usize = 190;
+/// How often a row that comes and goes is tried to be recorded.
+const TRIES: usize = 5;
 
 impl OperationId {
     /// The operation `name` under this key, such as an order number or the id of a message.
@@ -131,34 +133,46 @@ impl OperationId {
         guard: &'static str,
         connection: &mut DB::Connection,
     ) -> Result<bool, GuardError> {
-        let mut insert = Statement::<DB>::new(guard, "");
-        self.insert(guard, &mut insert)?;
-        match insert.try_execute(connection).await {
-            Ok(rows) => Ok(rows > 0),
-            Err(error) => match (DB::ON_CONFLICT, DB::fault(&error)) {
-                (false, Fault::Duplicate(_)) => self.revive::<DB>(guard, connection).await,
-                (_, fault) => Err(GuardError::database(guard, fault, error)),
-            },
+        for _ in 0..TRIES {
+            let mut insert = Statement::<DB>::new(guard, "");
+            self.insert(guard, &mut insert)?;
+            let error = match insert.try_execute(connection).await {
+                Ok(rows) => return Ok(rows > 0),
+                Err(error) => error,
+            };
+            match (DB::ON_CONFLICT, DB::fault(&error)) {
+                (false, Fault::Duplicate(_)) => {
+                    if let Some(first) = self.revive::<DB>(guard, connection).await? {
+                        return Ok(first);
+                    }
+                    // Outside of a transaction a row may be swept, or taken back, between the two: then it was nobody's.
+                }
+                (_, fault) => return Err(GuardError::database(guard, fault, error)),
+            }
         }
+        Err(GuardError::data(
+            guard,
+            format!("the row of the operation came and went {TRIES} times; try again"),
+        ))
     }
 
-    /// Takes an expired row. It is looked at first: a duplicate shares the lock of its row with other duplicates, and to write
+    /// Takes an expired row; `false` if it is not, and `None` if there is none any more. It is looked at first: a duplicate shares the lock of its row with other duplicates, and to write
     /// at once would let them wait for each other.
     async fn revive<DB: Speak>(
         &self,
         guard: &'static str,
         connection: &mut DB::Connection,
-    ) -> Result<bool, GuardError> {
+    ) -> Result<Option<bool>, GuardError> {
         let id = DB::bytes(self.id.as_bytes().to_vec());
         let mut look = Statement::<DB>::new(guard, "SELECT CAST(expires_at <= ");
         look.push(DB::NOW).push(" AS ").push(DB::INTEGER).push(") FROM ").table(&self.table)?;
         look.push(" WHERE id = ").bind(&id).push(DB::LATEST);
         let expired = match look.fetch(connection).await?.first() {
             Some(row) => integer::<DB>(guard, row, 0, "the expiry of an operation")? != 0,
-            None => false,
+            None => return Ok(None),
         };
         if !expired {
-            return Ok(false);
+            return Ok(Some(false));
         }
         let micros = i64::try_from(self.retain.as_micros()).unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
         let mut take = Statement::<DB>::new(guard, "UPDATE ");
@@ -166,7 +180,7 @@ impl OperationId {
         take.push(" SET recorded_at = ").push(DB::NOW).push(", expires_at = ").push(DB::NOW).push(" + ");
         take.bind(&DB::number(micros));
         take.push(" WHERE id = ").bind(&id).push(" AND expires_at <= ").push(DB::NOW);
-        Ok(take.execute(connection).await? > 0)
+        Ok(Some(take.execute(connection).await? > 0))
     }
 
     /// Takes the record back: nothing was done under it.
@@ -230,6 +244,13 @@ pub(super) async fn once<'a, DB: Speak>(
         1 => Ok(Once::Touched),
         rows => Err(too_many(guard, rows)),
     }
+}
+
+/// A row that is as it has to be, and does not change.
+pub(super) fn not_written(guard: &'static str) -> GuardError {
+    let says = "the row could be changed by all that is known of it, and was not: others move it (use a transaction), or a trigger or \
+                rule of the database keeps it; nothing was done";
+    GuardError::data(guard, says)
 }
 
 /// A key that is not one: what was done to one row was done to several.

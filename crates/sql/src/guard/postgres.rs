@@ -6,6 +6,7 @@ use sqlx::{Error, Postgres, Row};
 
 use super::dialect::{Dialect, Lock, Speak, common};
 use super::error::Fault;
+use crate::migrate::is_made;
 
 impl Dialect for Postgres {}
 
@@ -61,7 +62,7 @@ impl Speak for Postgres {
         };
         let set = format!(
             "SAVEPOINT onlyonce_lock; SELECT current_setting('lock_timeout'); SET LOCAL lock_timeout = '{}ms'",
-            patience.as_millis().max(1)
+            patience.as_millis().clamp(1, i32::MAX as u128)
         );
         let before: String =
             sqlx::raw_sql(sqlx::AssertSqlSafe(set)).fetch_one(&mut *connection).await?.try_get(0)?;
@@ -84,6 +85,9 @@ impl Speak for Postgres {
     }
 
     async fn migrate(connection: &mut Self::Connection) -> Result<(), Error> {
+        if is_made::<Self>(connection, Self::SCHEMA).await? {
+            return Ok(());
+        }
         // IF NOT EXISTS alone fails when two create at once. Statements sent together are one transaction.
         Self::script(connection, format!("SELECT pg_advisory_xact_lock(7161213); {}", Self::SCHEMA)).await
     }

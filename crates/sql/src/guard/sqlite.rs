@@ -2,14 +2,49 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use onlyonce_core::{Clock, SystemClock};
-use sqlx::{Error, Row, Sqlite};
+use sqlx::{Error, Row, Sqlite, SqliteConnection};
 
 use super::dialect::{Dialect, Lock, Speak, common};
 use super::error::Fault;
 use super::ident;
+use crate::migrate::is_made;
 
 impl Dialect for Sqlite {}
+
+/// A connection that waits for a while only. Its own time is put back at the end, also where nobody waits for that: SQLite has no
+/// time that belongs to a statement, and a guard may be dropped half-way on a connection that goes back to its pool.
+struct ShortWait<'c> {
+    connection: &'c mut SqliteConnection,
+    before: Option<i64>,
+}
+
+impl<'c> ShortWait<'c> {
+    async fn begin(connection: &'c mut SqliteConnection, patience: Duration) -> Result<Self, Error> {
+        let before = sqlx::query("PRAGMA busy_timeout").fetch_one(&mut *connection).await?.try_get(0)?;
+        let short = Self { connection, before: Some(before) };
+        // More would be read as less than nothing.
+        let millis = patience.as_millis().min(i32::MAX as u128);
+        Sqlite::script(short.connection, format!("PRAGMA busy_timeout = {millis}")).await?;
+        Ok(short)
+    }
+
+    async fn end(&mut self) -> Result<(), Error> {
+        if let Some(before) = self.before {
+            Sqlite::script(self.connection, format!("PRAGMA busy_timeout = {before}")).await?;
+            self.before = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ShortWait<'_> {
+    fn drop(&mut self) {
+        // The first look at it hands it to the connection's own thread, which does it after what it does now and before all else.
+        let _ = self.end().now_or_never();
+    }
+}
 
 impl Speak for Sqlite {
     const QUOTE: char = '"';
@@ -57,15 +92,17 @@ impl Speak for Sqlite {
     ) -> Result<Option<Vec<Self::Row>>, Error> {
         let patience = if how == Lock::SkipLocked { Some(Duration::ZERO) } else { patience };
         let table = ident::quoted_table(table, Self::QUOTE).map_err(|error| Error::Encode(error.into()))?;
-        let before: i64 = sqlx::query("PRAGMA busy_timeout").fetch_one(&mut *connection).await?.try_get(0)?;
-        if let Some(patience) = patience {
-            Self::script(connection, format!("PRAGMA busy_timeout = {}", patience.as_millis())).await?;
-        }
-        let write = Self::script(connection, format!("DELETE FROM {table} WHERE 0")).await;
-        if patience.is_some() {
-            Self::script(connection, format!("PRAGMA busy_timeout = {before}")).await?;
-        }
-        match write {
+        let write = format!("DELETE FROM {table} WHERE 0");
+        let written = match patience {
+            None => Self::script(connection, write).await,
+            Some(patience) => {
+                let mut short = ShortWait::begin(connection, patience).await?;
+                let written = Self::script(short.connection, write).await;
+                short.end().await?;
+                written
+            }
+        };
+        match written {
             Ok(()) => Self::fetch(connection, sql, arguments).await.map(Some),
             Err(error) if Self::fault(&error) == Fault::LockTimeout => Ok(None),
             Err(error) => Err(error),
@@ -73,6 +110,9 @@ impl Speak for Sqlite {
     }
 
     async fn migrate(connection: &mut Self::Connection) -> Result<(), Error> {
+        if is_made::<Self>(connection, Self::SCHEMA).await? {
+            return Ok(());
+        }
         Self::script(connection, Self::SCHEMA.to_owned()).await
     }
 }

@@ -8,11 +8,13 @@ use sqlx::Database;
 use super::change::Change;
 use super::dialect::Dialect;
 use super::error::GuardError;
-use super::operation::{Once, OperationId, once, too_many};
+use super::operation::{Once, OperationId, not_written, once, too_many};
 use super::session::Session;
 use super::statement::{Bindable, Pair, Statement, Value, failed, integer, is_null};
 
 const GUARD: &str = "transition";
+/// How often a row is looked at that others move between the look and the move.
+const TRIES: usize = 5;
 
 /// What became of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,25 +140,40 @@ impl<'a, DB: Dialect, M: StateMachine> StateChange<'a, DB, M> {
             Once::Touched => return Ok(Transition::Applied),
             Once::Untouched => {}
         }
-        let outcome = match self.current(connection).await? {
-            None => Transition::NotFound,
-            Some(state) if state == self.to => Transition::AlreadyInTarget,
-            Some(state) if !sources.contains(&state) => Transition::Illegal { from: state, to: self.to },
-            Some(_) => {
-                // It came to a state that may become the target since; now it is locked.
-                let mut statement = Statement::new(GUARD, "");
-                self.write(&mut statement, &sources)?;
-                return match statement.execute(connection).await? {
-                    rows @ 2.. => Err(too_many(GUARD, rows)),
-                    _ => Ok(Transition::Applied),
-                };
-            }
-        };
+        let outcome = self.look_and_move(connection, &sources).await?;
         // An operation that did nothing is not recorded, else its retry would be taken for a duplicate.
-        if let Some(operation) = &self.operation {
+        if let (Some(operation), false) = (&self.operation, matches!(outcome, Some(Transition::Applied))) {
             operation.erase::<DB>(GUARD, connection).await?;
         }
-        Ok(outcome)
+        outcome.ok_or_else(|| not_written(GUARD))
+    }
+
+    /// Moves a row that was in no state to be moved from, but may have come to one since; in a transaction the look locks it. `None` if it
+    /// does not move.
+    async fn look_and_move(
+        &self,
+        connection: &mut DB::Connection,
+        sources: &[M],
+    ) -> Result<Option<Transition<M>>, GuardError> {
+        for _ in 0..TRIES {
+            match self.current(connection).await? {
+                None => return Ok(Some(Transition::NotFound)),
+                Some(state) if state == self.to => return Ok(Some(Transition::AlreadyInTarget)),
+                Some(state) if !sources.contains(&state) => {
+                    return Ok(Some(Transition::Illegal { from: state, to: self.to }));
+                }
+                Some(_) => {}
+            }
+            let mut statement = Statement::new(GUARD, "");
+            self.write(&mut statement, sources)?;
+            match statement.execute(connection).await? {
+                // Moved by somebody else between the two, outside of a transaction; or a trigger keeps it where it is.
+                0 => {}
+                1 => return Ok(Some(Transition::Applied)),
+                rows => return Err(too_many(GUARD, rows)),
+            }
+        }
+        Ok(None)
     }
 
     fn write(&self, statement: &mut Statement<'a, DB>, sources: &[M]) -> Result<(), GuardError> {

@@ -7,7 +7,7 @@ use sqlx::Database;
 use super::change::Change;
 use super::dialect::Dialect;
 use super::error::GuardError;
-use super::operation::{Once, OperationId, once, too_many};
+use super::operation::{Once, OperationId, not_written, once, too_many};
 use super::session::Session;
 use super::statement::{Bindable, Pair, Statement, integer};
 
@@ -157,14 +157,23 @@ impl<'a, DB: Dialect> VersionedRow<'a, DB> {
             return row.nothing_done(connection, Versioned::Conflict(found)).await;
         };
         change.check(GUARD, &row.column)?;
-        // The row is locked: nobody comes between.
+        // In a transaction the row is locked: nobody comes between.
         let mut statement = Statement::new(GUARD, "");
         row.write_update(&mut statement, &change, version)?;
         match statement.execute(connection).await? {
-            0 => row.nothing_done(connection, Versioned::Unmet(found)).await,
-            1 => Ok(Versioned::Applied { version: version + 1 }),
-            rows => Err(too_many(GUARD, rows)),
+            1 => return Ok(Versioned::Applied { version: version + 1 }),
+            0 => {}
+            rows => return Err(too_many(GUARD, rows)),
         }
+        // Outside of a transaction it may have been changed in between all the same; and a trigger may keep it as it is.
+        let outcome = match row.current(connection).await? {
+            None => Ok(Versioned::NotFound),
+            Some((found, now)) if now != version => Ok(Versioned::Conflict(found)),
+            Some((found, _)) if change.is_conditional() => Ok(Versioned::Unmet(found)),
+            Some(_) => Err(not_written(GUARD)),
+        };
+        row.undone(connection).await?;
+        outcome
     }
 
     /// Deletes the row. One that was created again under the same key is not the one that was seen, as long as its version is
@@ -216,10 +225,15 @@ impl<'a, DB: Dialect> Row<'a, DB> {
         connection: &mut DB::Connection,
         outcome: Versioned<DB::Row>,
     ) -> Result<Versioned<DB::Row>, GuardError> {
-        if let Some(operation) = &self.operation {
-            operation.erase::<DB>(GUARD, connection).await?;
-        }
+        self.undone(connection).await?;
         Ok(outcome)
+    }
+
+    async fn undone(&self, connection: &mut DB::Connection) -> Result<(), GuardError> {
+        match &self.operation {
+            Some(operation) => operation.erase::<DB>(GUARD, connection).await,
+            None => Ok(()),
+        }
     }
 
     fn write_update(

@@ -8,18 +8,24 @@ use bytes::Bytes;
 
 use crate::dialect::{Dialect, Meaning};
 
+/// The header that carries the key of an event. `KafkaPublisher` takes it for the key of the record, so that events of one key
+/// stay in one partition.
+pub const KEY_HEADER: &str = "onlyonce-key";
+
 /// An event that will be published under a stable message id.
 ///
 /// ```
 /// use onlyonce_sql::outbox::Event;
-/// let paid = Event::new("orders.paid", r#"{"order":42}"#).id("order-42-paid").header("tenant", "7");
+/// let paid = Event::new("orders.paid", r#"{"order":42}"#).id("order-42-paid").key("order-42").header("tenant", "7");
 /// assert_eq!(paid.message_id(), "order-42-paid");
+/// assert_eq!(paid.order_key(), Some("order-42"));
 /// assert_ne!(Event::new("t", "").message_id(), Event::new("t", "").message_id());
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Event {
     pub(super) id: String,
     pub(super) topic: String,
+    pub(super) key: Option<String>,
     pub(super) payload: Bytes,
     pub(super) headers: BTreeMap<String, String>,
 }
@@ -29,13 +35,21 @@ impl Event {
     #[must_use]
     pub fn new(topic: impl Into<String>, payload: impl Into<Bytes>) -> Self {
         let id = format!("{:032x}", rand::random::<u128>());
-        Self { id, topic: topic.into(), payload: payload.into(), headers: BTreeMap::new() }
+        Self { id, topic: topic.into(), key: None, payload: payload.into(), headers: BTreeMap::new() }
     }
 
-    /// With an id that the business knows, of 1 to 255 bytes.
+    /// With an id that the business knows, of 1 to 255 bytes. It names one event of its topic.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = id.into();
+        self
+    }
+
+    /// With a key, of 1 to 255 bytes: events of one key are published in the order in which they were written, each after the one
+    /// before it is published. Events without a key have no order.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
         self
     }
 
@@ -64,9 +78,16 @@ impl Event {
         &self.payload
     }
 
-    /// Its headers.
+    /// Within which order it is published, if within any.
+    #[must_use]
+    pub fn order_key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// Its headers; a key is among them, as [`KEY_HEADER`].
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        own.chain(self.order_key().map(|key| (KEY_HEADER, key)))
     }
 }
 

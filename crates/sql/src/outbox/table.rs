@@ -1,20 +1,17 @@
-//! The table, and the four things that are done with it.
+//! The table, and how events get into it.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
-use onlyonce_core::{Clock, InputError, MAX_KEY_BYTES, SystemClock};
+use onlyonce_core::{Clock, InputError, SystemClock};
 use sqlx::{Pool, SqlStr};
 
+use super::check::check;
 use super::event::{Event, OutboxError};
 use crate::dialect::Database;
+use crate::migrate::is_made;
 use crate::statements::safe;
 use crate::table::Table;
 use crate::value::{Value, fill};
-
-/// The longest name of a topic, in bytes.
-const LONGEST_TOPIC: usize = 1024;
 
 /// Events that wait for their relay, in the table `onlyonce_outbox` of your own database. Cheap to clone.
 ///
@@ -31,8 +28,8 @@ const LONGEST_TOPIC: usize = 1024;
 /// # Ok(()) }
 /// ```
 pub struct Outbox<DB: Database> {
-    pool: Pool<DB>,
-    table: Table,
+    pub(super) pool: Pool<DB>,
+    pub(super) table: Table,
 }
 
 impl<DB: Database> Clone for Outbox<DB> {
@@ -46,14 +43,6 @@ impl<DB: Database> fmt::Debug for Outbox<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Outbox({})", DB::WORD)
     }
-}
-
-/// An event that a relay has in hand.
-#[derive(Debug)]
-pub(super) struct Taken {
-    pub(super) seq: i64,
-    pub(super) attempts: i64,
-    pub(super) event: Event,
 }
 
 impl<DB: Database> Outbox<DB> {
@@ -72,50 +61,69 @@ impl<DB: Database> Outbox<DB> {
         Ok(self)
     }
 
-    /// Creates the table where it is missing; safe to run at every start, by many at once. The same SQL is shipped as
-    /// `migrations/*/outbox.sql`.
+    /// Creates the table where it is missing, and adds what an older release did not have; safe to run at every start, by many at
+    /// once. The same SQL is shipped as `migrations/*/outbox.sql`.
     ///
     /// # Errors
     /// If the user may not create tables, or the database fails.
     pub async fn migrate(&self) -> Result<(), OutboxError> {
         let failed = OutboxError::failed::<DB>("migrate");
         let mut connection = self.pool.acquire().await.map_err(&failed)?;
-        let sql = safe(schema::<DB>().replace("onlyonce_outbox", self.table.name()));
-        match DB::raw(&mut connection, sql.clone()).await {
-            Ok(_) => Ok(()),
-            // Two that start together may both find it missing.
-            Err(_) => DB::raw(&mut connection, sql).await.map(drop).map_err(failed),
+        let file = schema::<DB>().replace("onlyonce_outbox", self.table.name());
+        // Twice: of two that start together one may find missing what the other is just making.
+        let mut tried = Ok(());
+        for _ in 0..2 {
+            let made = is_made::<DB>(&mut connection, &file).await.map_err(&failed)?;
+            let keyed = self.has(&mut connection, "event_key").await;
+            if made && keyed {
+                return Ok(());
+            }
+            let older = !keyed && self.has(&mut connection, "seq").await;
+            let sql = if older { format!("{};{file}", self.add_keys()) } else { file.clone() };
+            tried = DB::raw(&mut connection, safe(sql)).await.map(drop);
+            if tried.is_ok() {
+                break;
+            }
+        }
+        tried.map_err(failed)
+    }
+
+    async fn has(&self, connection: &mut DB::Connection, column: &str) -> bool {
+        let sql = safe(format!("SELECT {column} FROM {} WHERE 1 = 0", self.table));
+        DB::rows(connection, sql, Vec::new()).await.is_ok()
+    }
+
+    /// What gives an older table its keys.
+    fn add_keys(&self) -> String {
+        let table = self.table.name();
+        match DB::WORD {
+            "postgres" => format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS event_key BYTEA"),
+            "mysql" => format!(
+                "ALTER TABLE {table} ADD COLUMN event_key VARBINARY(255), ADD INDEX {table}_key (event_key, seq)"
+            ),
+            _ => format!("ALTER TABLE {table} ADD COLUMN event_key BLOB"),
         }
     }
 
     /// Writes an event within the transaction of the business: it will be published if, and only if, that commits.
     ///
     /// # Errors
-    /// If the event can't be stored; then the transaction can't be committed in good faith either.
+    /// If the event can't be stored, or is one that brokers do not take: a header with a line break, a topic with a space. Then
+    /// the transaction can't be committed in good faith either.
     pub async fn put(&self, transaction: &mut DB::Connection, event: &Event) -> Result<(), OutboxError> {
-        let Event { id, topic, payload, headers } = event;
-        if id.is_empty() || id.len() > MAX_KEY_BYTES {
-            let bytes = id.len();
-            return Err(OutboxError::input(format!(
-                "the message id has {bytes} bytes; send 1 to {MAX_KEY_BYTES}"
-            )));
-        }
-        if topic.is_empty() || topic.len() > LONGEST_TOPIC {
-            let bytes = topic.len();
-            return Err(OutboxError::input(format!(
-                "the topic has {bytes} bytes; send 1 to {LONGEST_TOPIC}"
-            )));
-        }
+        check(event)?;
+        let Event { id, topic, key, payload, headers } = event;
         let headers = serde_json::to_vec(headers).map_err(|error| OutboxError::input(error.to_string()))?;
         let arguments = vec![
             Value::bytes(id.as_bytes()),
             Value::bytes(topic.as_bytes()),
             Value::Bytes(payload.clone()),
             Value::Bytes(headers.into()),
+            Value::MaybeBytes(key.as_ref().map(|key| key.clone().into())),
         ];
         let insert = format!(
-            "INSERT INTO {} (id, topic, payload, headers, attempts, not_before, created_at) \
-             VALUES ($1, $2, $3, $4, 0, 0, {{now}})",
+            "INSERT INTO {} (id, topic, payload, headers, event_key, attempts, not_before, created_at) \
+             VALUES ($1, $2, $3, $4, $5, 0, 0, {{now}})",
             self.table
         );
         let (sql, arguments) = timed::<DB>(&insert, arguments);
@@ -137,68 +145,6 @@ impl<DB: Database> Outbox<DB> {
         let count = rows.first().map(|row| DB::int(row, 0)).transpose().map_err(&failed)?;
         Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
     }
-
-    /// Takes events in hand, for so long: nobody else takes them until then. A short transaction: no connection and no lock
-    /// is held while they are published.
-    pub(super) async fn take(&self, limit: u32, hold: Duration) -> Result<Vec<Taken>, OutboxError> {
-        let failed = OutboxError::failed::<DB>("take events");
-        let mut transaction = self.pool.begin_with(DB::BEGIN).await.map_err(&failed)?;
-        // SQLite has one writer at a time: there is nobody to skip.
-        let skip = if DB::WRITERS.is_some() { "" } else { "FOR UPDATE SKIP LOCKED" };
-        let select = format!(
-            "SELECT seq, attempts{}, id, topic, payload, headers FROM {} WHERE not_before <= {{now}} \
-             ORDER BY seq LIMIT {limit} {skip}",
-            DB::WIDE,
-            self.table
-        );
-        let (sql, arguments) = timed::<DB>(&select, Vec::new());
-        let rows = DB::rows(&mut transaction, sql, arguments).await.map_err(&failed)?;
-        let taken = rows.iter().map(read::<DB>).collect::<Result<Vec<_>, _>>()?;
-        if taken.is_empty() {
-            return Ok(taken);
-        }
-        self.hold(&mut transaction, &numbers(taken.iter().map(|taken| taken.seq)), hold).await?;
-        transaction.commit().await.map_err(&failed)?;
-        Ok(taken)
-    }
-
-    async fn hold(
-        &self,
-        connection: &mut DB::Connection,
-        numbers: &str,
-        hold: Duration,
-    ) -> Result<(), OutboxError> {
-        let micros = i64::try_from(hold.as_micros()).unwrap_or(i64::MAX / 4);
-        let update = format!(
-            "UPDATE {} SET attempts = attempts + 1, not_before = {micros} + {{now}} WHERE seq IN ({numbers})",
-            self.table
-        );
-        let (sql, arguments) = timed::<DB>(&update, Vec::new());
-        let failed = OutboxError::failed::<DB>("hold events");
-        DB::run(connection, sql, arguments).await.map(drop).map_err(failed)
-    }
-
-    /// They are published: they may go.
-    pub(super) async fn published(&self, seqs: &[i64]) -> Result<(), OutboxError> {
-        if seqs.is_empty() {
-            return Ok(());
-        }
-        let failed = OutboxError::failed::<DB>("delete published events");
-        let mut connection = self.pool.acquire().await.map_err(&failed)?;
-        let numbers = numbers(seqs.iter().copied());
-        let sql = safe(format!("DELETE FROM {} WHERE seq IN ({numbers})", self.table));
-        DB::run(&mut connection, sql, Vec::new()).await.map(drop).map_err(failed)
-    }
-
-    /// It was not published: it may be tried again after a pause.
-    pub(super) async fn later(&self, seq: i64, pause: Duration) -> Result<(), OutboxError> {
-        let failed = OutboxError::failed::<DB>("put an event off");
-        let mut connection = self.pool.acquire().await.map_err(&failed)?;
-        let micros = i64::try_from(pause.as_micros()).unwrap_or(i64::MAX / 4);
-        let update = format!("UPDATE {} SET not_before = {micros} + {{now}} WHERE seq = {seq}", self.table);
-        let (sql, arguments) = timed::<DB>(&update, Vec::new());
-        DB::run(&mut connection, sql, arguments).await.map(drop).map_err(failed)
-    }
 }
 
 /// The SQL of the table, as it is shipped.
@@ -212,7 +158,7 @@ fn schema<DB: Database>() -> &'static str {
 
 /// The statement with the clock of the server, or with the time as its last argument where that has none. `{now}` stands
 /// once in it, after all others.
-fn timed<DB: Database>(template: &str, mut arguments: Vec<Value>) -> (SqlStr, Vec<Value>) {
+pub(super) fn timed<DB: Database>(template: &str, mut arguments: Vec<Value>) -> (SqlStr, Vec<Value>) {
     let template = match DB::NOW {
         Some(now) => template.replace("{now}", now),
         None => {
@@ -221,21 +167,4 @@ fn timed<DB: Database>(template: &str, mut arguments: Vec<Value>) -> (SqlStr, Ve
         }
     };
     (safe(fill(&template, |sql, place| DB::place(sql, place + 1))), arguments)
-}
-
-fn numbers(seqs: impl Iterator<Item = i64>) -> String {
-    seqs.map(|seq| seq.to_string()).collect::<Vec<_>>().join(", ")
-}
-
-fn read<DB: Database>(row: &DB::Row) -> Result<Taken, OutboxError> {
-    let failed = OutboxError::failed::<DB>("read an event");
-    let bytes = |column| DB::bytes(row, column).map(Option::unwrap_or_default).map_err(&failed);
-    let text = |column| {
-        String::from_utf8(bytes(column)?)
-            .map_err(|_| OutboxError::input("an event in the outbox is not UTF-8"))
-    };
-    let headers: BTreeMap<String, String> = serde_json::from_slice(&bytes(5)?)
-        .map_err(|error| OutboxError::input(format!("the headers of an event in the outbox: {error}")))?;
-    let event = Event { id: text(2)?, topic: text(3)?, payload: bytes(4)?.into(), headers };
-    Ok(Taken { seq: DB::int(row, 0).map_err(&failed)?, attempts: DB::int(row, 1).map_err(&failed)?, event })
 }

@@ -9,14 +9,14 @@ use onlyonce_core::{
     Answer, Attempt, AttemptId, Claim, ErrorKind, Fence, Finish, Loan, Over, Owner, Permit, RecordId, Return,
     Settled, Settlement, Snapshot, State, Store as _, StoreError, Unstoppable, Verdict,
 };
-use sqlx::{Connection as _, Transaction};
+use sqlx::Connection as _;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Inner;
 use super::claim::{Ask, Claimed, claim};
 use super::commit::{Commit, settle_and_commit};
-use super::end::{abandon, leave, level};
 use super::lane::Leader;
+use super::transaction::Transaction;
 use crate::crash::CrashPoint;
 use crate::dialect::Database;
 use crate::fault::{self, When};
@@ -53,7 +53,7 @@ struct Holding<DB: Database> {
 
 /// A record that was claimed in a transaction.
 pub(super) struct Acquired<DB: Database> {
-    pub(super) transaction: Transaction<'static, DB>,
+    pub(super) transaction: Transaction<DB>,
     pub(super) claim: Claim,
     pub(super) fence: Fence,
     pub(super) number: u32,
@@ -105,7 +105,7 @@ impl<DB: Database> Attempt for TxAttempt<DB> {
 
     async fn settle(mut self: Box<Self>, how: Settlement) -> Result<Finish, StoreError> {
         let Some(holding) = self.state.take() else { return Ok(Finish::Lost(None)) };
-        let refused = self.refused;
+        let (refused, how) = (self.refused, holding.fitting(how));
         // A commit that is under way is finished, whoever waits for it.
         Unstoppable::new(holding.end(how, refused), tracing::Span::current()).await
     }
@@ -115,17 +115,27 @@ impl<DB: Database> Drop for TxAttempt<DB> {
     fn drop(&mut self) {
         if let Some(holding) = self.state.take() {
             // What is out rolls back when it comes too late.
-            if let Return::Here(transaction) = holding.loan.close::<Transaction<'static, DB>>() {
-                abandon(transaction);
+            if let Return::Here(transaction) = holding.loan.close::<Transaction<DB>>() {
+                transaction.abandon();
             }
         }
     }
 }
 
 impl<DB: Database> Holding<DB> {
+    /// What the server takes of a settlement: what was done stays done, if need be without its answer.
+    fn fitting(&self, how: Settlement) -> Settlement {
+        let Err(error) = self.inner.store.check_size(&how) else { return how };
+        tracing::error!(
+            record = %self.id, error = &error as &dyn std::error::Error,
+            "the record is kept without its answer, and duplicates are refused"
+        );
+        how.without_answer().unwrap_or(how)
+    }
+
     async fn end(self, how: Settlement, refused: bool) -> Result<Finish, StoreError> {
         CrashPoint::Handled.pass();
-        let mut transaction = match self.loan.close::<Transaction<'static, DB>>() {
+        let mut transaction = match self.loan.close::<Transaction<DB>>() {
             Return::Here(transaction) => transaction,
             Return::Out => {
                 let why =
@@ -133,8 +143,8 @@ impl<DB: Database> Holding<DB> {
                 return Err(StoreError::new(ErrorKind::Rejected, DB::WORD, "commit", why));
             }
         };
-        if let Err(error) = level(&mut transaction).await {
-            leave(transaction).await;
+        if let Err(error) = transaction.level().await {
+            transaction.leave().await;
             return Err(fault::during::<DB>("commit", When::Before, error));
         }
         match how.verdict {
@@ -142,19 +152,15 @@ impl<DB: Database> Holding<DB> {
             Verdict::Completed(_) => self.commit(transaction, how).await,
             Verdict::Released | Verdict::Unknown(_) => {
                 // Before the caller hears of it, so that its next try does not meet this one.
-                leave(transaction).await;
+                transaction.leave().await;
                 Ok(Finish::Applied)
             }
         }
     }
 
     /// The business said no: what it did is undone, what it said is kept, under the same rule as any claim.
-    async fn refuse(
-        self,
-        transaction: Transaction<'static, DB>,
-        how: Settlement,
-    ) -> Result<Finish, StoreError> {
-        leave(transaction).await;
+    async fn refuse(self, transaction: Transaction<DB>, how: Settlement) -> Result<Finish, StoreError> {
+        transaction.leave().await;
         CrashPoint::Refused.pass();
         let (claim, claimed) = self.claim_again(RESOLVE_WAIT).await;
         match claimed? {
@@ -183,13 +189,9 @@ impl<DB: Database> Holding<DB> {
         }
     }
 
-    async fn commit(
-        self,
-        transaction: Transaction<'static, DB>,
-        how: Settlement,
-    ) -> Result<Finish, StoreError> {
+    async fn commit(self, transaction: Transaction<DB>, how: Settlement) -> Result<Finish, StoreError> {
         if !transaction.is_in_transaction() {
-            leave(transaction).await;
+            transaction.leave().await;
             return Err(no_claim::<DB>());
         }
         let attempt = AttemptId { owner: self.claim.owner, fence: Some(self.fence) };
@@ -234,7 +236,7 @@ impl<DB: Database> Holding<DB> {
             loop {
                 match self.claim_again(RESOLVE_WAIT).await.1 {
                     Ok(Claimed::Acquired { transaction, .. }) => {
-                        leave(transaction).await;
+                        transaction.leave().await;
                         return None;
                     }
                     Ok(Claimed::Taken(snapshot)) => return Some(snapshot),

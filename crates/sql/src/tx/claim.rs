@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use onlyonce_core::machine::{self, Step};
 use onlyonce_core::{Begin, Claim, ErrorKind, Fence, Over, RecordId, Snapshot, State, StoreError};
-use sqlx::{SqlSafeStr as _, Transaction};
+use sqlx::SqlSafeStr as _;
 
-use super::end::leave;
+use super::transaction::Transaction;
 use crate::crash::CrashPoint;
 use crate::dialect::{Database, Inside, Meaning, Opening, Times};
 use crate::fault::{self, When};
@@ -25,7 +25,7 @@ const SHORTEST_LOCK: Duration = Duration::from_millis(50);
 /// How a claim ended.
 pub(super) enum Claimed<DB: Database> {
     /// The record is ours, in this transaction.
-    Acquired { transaction: Transaction<'static, DB>, fence: Fence, attempt: u32, over: Over },
+    Acquired { transaction: Transaction<DB>, fence: Fence, attempt: u32, over: Over },
     /// Somebody was there before.
     Taken(Snapshot),
     /// Somebody who has not committed yet holds the record.
@@ -93,7 +93,7 @@ async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>
                 over: Over::Nothing,
             }));
         }
-        Ok(None) => leave(transaction).await,
+        Ok(None) => transaction.leave().await,
         Err(error) => return failed(transaction, error).await,
     }
     // There is a record. It is judged without a lock: the failed insert may share one with others who would upgrade it too.
@@ -105,7 +105,7 @@ async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>
     };
     let Begin::Acquired { fence, attempt, over } = begun else { return Ok(Tried::Again) };
     let mut transaction = begin(link, DB::begin(ask.opening(link))).await?;
-    let arguments = row::take(ask.id, &found.record, &next);
+    let arguments = row::take(&found, &next);
     match DB::run(&mut transaction, link.statements.take.sql.clone(), arguments).await {
         Ok(done) if done.rows == 1 => {
             if let Some(unhurried) = DB::UNHURRIED
@@ -117,7 +117,7 @@ async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>
             Ok(Tried::Done(Claimed::Acquired { transaction, fence, attempt, over }))
         }
         Ok(_) => {
-            leave(transaction).await;
+            transaction.leave().await;
             Ok(Tried::Again)
         }
         Err(error) => failed(transaction, error).await,
@@ -125,30 +125,29 @@ async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>
 }
 
 /// Begins a transaction. A connection from the pool may have died there: nothing was done yet, so another one is tried.
-async fn begin<DB: Database>(link: &Link<DB>, sql: String) -> Result<Transaction<'static, DB>, StoreError> {
+async fn begin<DB: Database>(link: &Link<DB>, sql: String) -> Result<Transaction<DB>, StoreError> {
     let (sql, failed) = (safe(sql), |error| fault::during::<DB>("claim", When::Before, error));
     // Without the pool's own look at the connection: what follows is a better one.
-    match link.pool.try_begin_with(sql.clone()).await {
-        Ok(Some(transaction)) => return Ok(transaction),
-        Err(error) if DB::meaning(&error) != Meaning::Gone => return Err(failed(error)),
-        Ok(None) | Err(_) => {}
+    if let Some(idle) = link.pool.try_acquire() {
+        match Transaction::begin(idle, sql.clone()).await {
+            Err(error) if matches!(DB::meaning(&error), Meaning::Gone | Meaning::Stopped) => {}
+            begun => return begun.map_err(failed),
+        }
     }
-    link.pool.begin_with(sql).await.map_err(failed)
+    let connection = link.pool.acquire().await.map_err(failed)?;
+    Transaction::begin(connection, sql).await.map_err(failed)
 }
 
 async fn failed<DB: Database>(
-    transaction: Transaction<'static, DB>,
+    transaction: Transaction<DB>,
     error: sqlx::Error,
 ) -> Result<Tried<DB>, StoreError> {
-    let meaning = DB::meaning(&error);
-    if meaning != Meaning::Gone {
-        leave(transaction).await;
-    }
-    match meaning {
+    // Whatever the error says of the connection.
+    transaction.leave().await;
+    match DB::meaning(&error) {
         Meaning::Locked => Ok(Tried::Done(Claimed::Held)),
-        Meaning::GaveWay => Ok(Tried::GaveWay(error)),
-        // Dead before it could be used: nothing was done.
-        Meaning::Gone => Ok(Tried::GaveWay(error)),
+        // Dead before it could be used, or stopped: nothing was done.
+        Meaning::GaveWay | Meaning::Gone | Meaning::Stopped => Ok(Tried::GaveWay(error)),
         _ => Err(fault::during::<DB>("claim", When::Before, error)),
     }
 }

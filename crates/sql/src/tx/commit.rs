@@ -1,8 +1,8 @@
 //! The commit of a transaction, and what became of it.
 
-use sqlx::{SqlSafeStr as _, Transaction};
+use sqlx::SqlSafeStr as _;
 
-use super::end::{leave, reopen};
+use super::transaction::Transaction;
 use crate::dialect::{Database, Done, Meaning};
 use crate::statements::Statements;
 use crate::value::Value;
@@ -29,7 +29,7 @@ impl Commit {
             | Meaning::ReadOnly
             | Meaning::NoTable
             | Meaning::TooLarge => Self::Refused(error),
-            Meaning::Gone | Meaning::Other => Self::Unheard(error),
+            Meaning::Gone | Meaning::Stopped | Meaning::Other => Self::Unheard(error),
         }
     }
 }
@@ -37,7 +37,7 @@ impl Commit {
 /// Settles the claim, then commits. Two round trips: one for both would have to be written out and planned anew each time, which
 /// costs a server more.
 pub(super) async fn settle_and_commit<DB: Database>(
-    mut transaction: Transaction<'static, DB>,
+    mut transaction: Transaction<DB>,
     statements: &Statements,
     arguments: Vec<Value>,
 ) -> Result<(), Commit> {
@@ -50,27 +50,15 @@ pub(super) async fn settle_and_commit<DB: Database>(
         let _ = DB::raw(&mut transaction, commit.into_sql_str()).await;
         settled = DB::run(&mut transaction, settle(), arguments).await;
     }
-    reopen(&mut transaction).await;
+    transaction.reopen().await;
     let failed = match settled {
-        Ok(Done { rows: 1, .. }) => return commit(transaction).await,
+        Ok(Done { rows: 1, .. }) => match transaction.commit().await {
+            Ok(()) => return Ok(()),
+            Err(error) => Commit::during::<DB>(error),
+        },
         Ok(_) => Commit::NoClaim,
         Err(error) => Commit::Refused(error),
     };
-    leave(transaction).await;
-    Err(failed)
-}
-
-async fn commit<DB: Database>(mut transaction: Transaction<'static, DB>) -> Result<(), Commit> {
-    let Some(commit) = DB::COMMIT else {
-        return transaction.commit().await.map_err(Commit::during::<DB>);
-    };
-    let Err(error) = DB::raw(&mut transaction, commit.into_sql_str()).await else {
-        // What is rolled back as it is dropped is nothing any more.
-        return Ok(());
-    };
-    let failed = Commit::during::<DB>(error);
-    if matches!(failed, Commit::Refused(_)) {
-        leave(transaction).await;
-    }
+    transaction.leave().await;
     Err(failed)
 }

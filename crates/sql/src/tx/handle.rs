@@ -5,9 +5,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use onlyonce_core::{Loan, Permit};
-use sqlx::Transaction;
 
-use super::end::abandon;
+use super::transaction::Transaction;
 use crate::dialect::Database;
 
 /// The transaction in which the record of this call is written: what is done with it commits with the answer, or not at all.
@@ -24,7 +23,7 @@ use crate::dialect::Database;
 /// deadlock back, and the whole call is run again.
 pub struct Tx<DB: Database> {
     // Only `None` while it is being dropped.
-    transaction: Option<Transaction<'static, DB>>,
+    transaction: Option<Transaction<DB>>,
     loan: Loan,
 }
 
@@ -44,7 +43,7 @@ impl<DB: Database> Tx<DB> {
     /// If there is none, or somebody has it.
     pub fn of(permit: &Permit) -> Result<Self, NoTx> {
         let loan = permit.loan().ok_or(NoTx::NotInTransaction)?.clone();
-        let transaction = loan.take::<Transaction<'static, DB>>().ok_or(NoTx::Taken)?;
+        let transaction = loan.take::<Transaction<DB>>().ok_or(NoTx::Taken)?;
         Ok(Self { transaction: Some(transaction), loan })
     }
 }
@@ -68,7 +67,7 @@ impl<DB: Database> DerefMut for Tx<DB> {
 impl<DB: Database> Drop for Tx<DB> {
     fn drop(&mut self) {
         let too_late = self.transaction.take().and_then(|transaction| self.loan.give_back(transaction));
-        too_late.into_iter().for_each(abandon);
+        too_late.into_iter().for_each(Transaction::abandon);
     }
 }
 

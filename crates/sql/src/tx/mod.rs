@@ -11,11 +11,11 @@ mod attempt;
 mod call;
 mod claim;
 mod commit;
-mod end;
 #[cfg(feature = "axum")]
 mod extract;
 mod handle;
 mod lane;
+mod transaction;
 
 use std::fmt;
 use std::sync::Arc;

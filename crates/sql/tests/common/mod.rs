@@ -110,6 +110,8 @@ pub(crate) trait Effects: Served {
     async fn say(connection: &mut Self::Connection, sql: &str);
     async fn try_say(connection: &mut Self::Connection, sql: &str) -> Result<(), sqlx::Error>;
     async fn say_on(pool: &sqlx::Pool<Self>, sql: &str);
+    /// The one number that this asks for.
+    async fn number_on(pool: &sqlx::Pool<Self>, sql: &str) -> i64;
 }
 
 macro_rules! effects {
@@ -151,6 +153,10 @@ macro_rules! effects {
 
             async fn say_on(pool: &sqlx::Pool<Self>, sql: &str) {
                 sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(pool).await.unwrap();
+            }
+
+            async fn number_on(pool: &sqlx::Pool<Self>, sql: &str) -> i64 {
+                sqlx::query_scalar(sqlx::AssertSqlSafe(sql.to_owned())).fetch_one(pool).await.unwrap()
             }
         }
     };

@@ -1,9 +1,11 @@
 use onlyonce_core::StateMachine;
 use onlyonce_macros::StateMachine;
-use onlyonce_sql::guard::{GuardErrorKind, StateChange, Transition, transition};
+use onlyonce_sql::guard::{
+    Change, Dedup, GuardErrorKind, StateChange, Transition, dedup, transition, versioned,
+};
 
 use super::{Shop, WRITERS, count, operation};
-use crate::db::Db;
+use crate::db::{Db, KEEPS};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, StateMachine)]
 #[machine(crate = onlyonce_core)]
@@ -117,4 +119,63 @@ async fn a_state_that_the_machine_does_not_have_is_an_error_that_names_it() {
     let error = to(Order::Paid).run(&mut shop.begin().await).await.unwrap_err();
     assert_eq!(error.kind(), GuardErrorKind::Data);
     assert!(error.to_string().contains("`lost`, which Order does not have"), "{error}");
+}
+
+/// Outside of transactions others come between the look and the move.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_told_that_it_moved_the_row_did_also_outside_of_a_transaction() {
+    let shop = placed().await;
+    shop.sql("UPDATE orders SET status = 'paid'").await;
+    let mut tasks = Vec::new();
+    for n in 0..8 {
+        let pool = shop.pool.clone();
+        let state = if n % 2 == 0 { Order::Refunding } else { Order::Paid };
+        tasks.push(tokio::spawn(async move {
+            let mut connection = pool.acquire().await.unwrap();
+            let mut applied = 0_i64;
+            for _ in 0..150 {
+                match to(state).run(&mut connection).await {
+                    Ok(moved) => applied += i64::from(moved == Transition::Applied),
+                    Err(error) => {
+                        assert!(error.is_retryable() || error.kind() == GuardErrorKind::Data, "{error}")
+                    }
+                }
+            }
+            (state, applied)
+        }));
+    }
+    let (mut out, mut back) = (0, 0);
+    for task in tasks {
+        match task.await.unwrap() {
+            (Order::Refunding, applied) => out += applied,
+            (_, applied) => back += applied,
+        }
+    }
+    let away = shop.number("SELECT COUNT(*) FROM orders WHERE status = 'refunding'").await;
+    assert!(out > 0, "nothing was shown");
+    assert_eq!(out - back, away, "{out} moves away and {back} back");
+}
+
+/// A rule of the database may keep a row as it is without an error.
+#[tokio::test]
+async fn a_row_that_a_trigger_keeps_is_not_told_as_moved() {
+    let Some(keep) = KEEPS else { return };
+    let shop = placed().await;
+    shop.sql("INSERT INTO stock VALUES (1, 10, 2)").await;
+    for table in ["orders", "stock"] {
+        shop.sql(&keep.replace("{table}", table)).await;
+    }
+    let mut tx = shop.begin().await;
+    let error = to(Order::Paid).operation(operation("o")).run(&mut tx).await.unwrap_err();
+    assert_eq!(error.kind(), GuardErrorKind::Data, "{error}");
+    let row = versioned("stock", "version").key("id", 1_i64).seen(1).operation(operation("v"));
+    let error = row.update(&mut tx, Change::new().add("amount", -1_i64)).await.unwrap_err();
+    assert_eq!(error.kind(), GuardErrorKind::Data, "{error}");
+    for key in ["o", "v"] {
+        assert_eq!(
+            dedup(operation(key)).run(&mut tx).await.unwrap(),
+            Dedup::First,
+            "nothing was done under it"
+        );
+    }
 }

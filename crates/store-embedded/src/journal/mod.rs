@@ -11,11 +11,11 @@ mod batch;
 mod tail;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Seek, SeekFrom};
+use std::io::{self, BufReader, Read as _, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::persisted::Persisted;
-use crate::stored::Tag;
+use crate::stored::{TAG_BYTES, Tag};
 use batch::{Batch, Parsed};
 use tail::Tail;
 
@@ -34,19 +34,28 @@ pub(crate) struct Checked {
     pub(crate) last: Option<u64>,
 }
 
+/// What is known before the journals are read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    /// The last batch that is known to have been acknowledged.
+    pub(crate) noted: u64,
+    /// The last batch that anybody can know of, if that is known.
+    pub(crate) up_to: Option<u64>,
+    /// The last one that needs no journal.
+    pub(crate) persisted: Persisted,
+}
+
 /// Checks all journals below `engine`, and cuts off a torn end.
-///
-/// `noted` is the last batch that is known to have been acknowledged, `persisted` the last one that needs no journal.
-pub(crate) fn check(
-    engine: &Path,
-    tag: &Tag,
-    noted: u64,
-    persisted: Persisted,
-) -> Result<Checked, JournalError> {
+pub(crate) fn check(engine: &Path, tag: &Tag, known: Known) -> Result<Checked, JournalError> {
+    let Known { noted, up_to, persisted } = known;
     let journals = journals(engine).map_err(|cause| JournalError::Io(engine.to_owned(), cause))?;
-    let mut walk = Walk { tag, noted, persisted, last: None };
+    let mut walk = Walk { tag, noted, up_to, persisted, last: None };
     for (index, path) in journals.iter().enumerate() {
-        let is_active = index + 1 == journals.len();
+        // One that was begun after the last write has nothing in it yet.
+        let mut later = journals[index + 1..].iter();
+        let is_active = later.try_fold(true, |all, path| {
+            Ok(all && is_blank(path).map_err(|cause| JournalError::Io(path.clone(), cause))?)
+        })?;
         walk.journal(path, is_active)?;
     }
     match walk.last {
@@ -73,9 +82,18 @@ fn journals(engine: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
+/// Whether nothing was ever written to this journal.
+fn is_blank(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let mut first = [0];
+    let read = file.read(&mut first)?;
+    Ok(first[..read] == [0][..read] && tail::read(&mut file, &[0; TAG_BYTES])? == Tail::Empty)
+}
+
 struct Walk<'a> {
     tag: &'a Tag,
     noted: u64,
+    up_to: Option<u64>,
     persisted: Persisted,
     last: Option<Batch>,
 }
@@ -90,6 +108,9 @@ impl Walk<'_> {
         let mut last_here = None;
         while let Parsed::Batch(batch) = batch::read(&mut reader, length - end, self.tag).map_err(failed)? {
             self.follows(path, end, batch)?;
+            if is_active && self.up_to.is_some_and(|up_to| batch.number > up_to) {
+                break;
+            }
             last_here = Some((end, batch));
             self.last = Some(batch);
             end += batch.length;
@@ -159,7 +180,7 @@ impl Walk<'_> {
 /// Writes the last batch once more and syncs it. After a failed sync the system's cache may hold what the disk does not:
 /// what is read back must not be built upon before it is known to be there.
 fn rewrite(file: &mut File, start: u64, length: u64) -> io::Result<()> {
-    use std::io::{Read, Write};
+    use std::io::Write;
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(start))?;
     file.take(length).read_to_end(&mut bytes)?;

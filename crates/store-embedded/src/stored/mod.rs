@@ -2,6 +2,7 @@
 //! that value only, whatever the engine below noticed.
 
 mod list;
+mod note;
 mod record;
 mod totals;
 
@@ -13,6 +14,7 @@ use onlyonce_core::codec::{CodecError, Reader, Writer};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub(crate) use list::{Due, OpenItem, OpenKind, decode_due, decode_open, encode_due, encode_open};
+pub(crate) use note::{decode_note, encode_note};
 pub(crate) use record::{decode_record, encode_record};
 pub(crate) use totals::{TAG_BYTES, Tag, Totals};
 

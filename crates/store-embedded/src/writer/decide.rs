@@ -19,7 +19,7 @@ use crate::time::Now;
 #[derive(Debug, Default)]
 pub(super) struct Decided {
     pub(super) touched: HashMap<RecordId, Touched>,
-    /// Lists that a sweep went through: what is left of them.
+    /// Lists that a sweep went through, by their keys: what is left of them.
     pub(super) lists: BTreeMap<Key, Option<Sealed>>,
     /// Leases to end when the batch is durable.
     pub(super) ended: Vec<(RecordId, Fence)>,
@@ -80,9 +80,10 @@ impl Writer {
             Op::Sweep { limit, reply } => Answer::Swept(reply, self.sweep(limit, decided)),
             Op::Touch { reply } => {
                 decided.is_wanted = true;
-                Answer::Swept(reply, Ok(0))
+                Answer::Touched(reply)
             }
-            Op::Close => return,
+            // Done before anything is decided.
+            Op::Reopen { .. } | Op::Close => return,
         };
         decided.answers.push(answer);
     }
@@ -98,7 +99,7 @@ impl Writer {
             None => match self.running.get(id) {
                 Some(record) => (true, Some(record.clone())),
                 None => {
-                    let stored = self.shared.load(id, call)?;
+                    let stored = self.shared.open(call)?.load(id, call)?;
                     (stored.is_some(), stored)
                 }
             },
@@ -113,16 +114,20 @@ impl Writer {
         if record.is_none() {
             self.make_room(decided)?;
         }
-        let fence_floor = Fence(now.wall.as_micros().max(self.totals.last_fence.saturating_add(1)));
-        let step = machine::begin(record.as_ref(), claim, machine::Now { moment: now.wall, fence_floor });
+        let fence_floor = Fence(now.moment.as_micros().max(self.totals.last_fence.saturating_add(1)));
+        let step = machine::begin(record.as_ref(), claim, machine::Now { moment: now.moment, fence_floor });
         let (new, begun) = match step {
             Step::Keep(taken) => return Ok(taken),
             Step::Write(new, begun) => (new, begun),
         };
+        let is_new = record.is_none_or(|record| record.fence != new.fence);
+        if is_new {
+            self.shared.check("begin")?;
+        }
         let until = now.steady.plus(claim.lease);
         self.shared.leases.put(&id, Lease { owner: new.owner, fence: new.fence, until });
         // The same attempt again: its lease is all that changes, and leases are not written.
-        if record.is_none_or(|record| record.fence != new.fence) {
+        if is_new {
             self.totals.last_fence = self.totals.last_fence.max(new.fence.0);
             decided.set(id, existed, Some(new));
         }
@@ -140,9 +145,10 @@ impl Writer {
             self.limits.check_answer(answer.0.len(), "settle")?;
         }
         let Found { existed, record, now } = self.find(&id, decided, "settle")?;
-        match machine::settle(record.as_ref(), attempt, how, now.wall) {
+        match machine::settle(record.as_ref(), attempt, how, now.moment) {
             Step::Keep(answer) => Ok(answer),
             Step::Write(new, answer) => {
+                self.shared.check("settle")?;
                 decided.ended.push((id, new.fence));
                 decided.set(id, existed, Some(new));
                 Ok(answer)
@@ -152,8 +158,9 @@ impl Writer {
 
     fn forget(&mut self, id: RecordId, seen: Fence, decided: &mut Decided) -> Result<Settled, StoreError> {
         let Found { existed, record, now } = self.find(&id, decided, "forget")?;
-        let verdict = machine::forget(record.as_ref(), seen, now.wall);
+        let verdict = machine::forget(record.as_ref(), seen, now.moment);
         if verdict == Settled::Applied {
+            self.shared.check("forget")?;
             decided.ended.push((id, seen));
             decided.deleted += 1;
             decided.set(id, existed, None);
@@ -163,19 +170,23 @@ impl Writer {
 
     /// Refuses a new record when the store is full and nothing has expired.
     fn make_room(&mut self, decided: &mut Decided) -> Result<(), StoreError> {
-        self.limits.check_disk(self.shared.directory.path(), "begin")?;
-        if !self.is_full(decided) {
-            return Ok(());
+        self.shared.check("begin")?;
+        self.limits.check_disk(self.shared.directory.path())?;
+        while self.is_full(decided) {
+            let swept = self.sweep(64, decided)?;
+            if !swept.more && self.is_full(decided) {
+                return Err(self.full());
+            }
         }
-        self.sweep(64, decided)?;
-        if !self.is_full(decided) {
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    fn full(&self) -> StoreError {
         let why = format!(
             "the store is full: it may hold {} records; raise max_records, or shorten `retain`",
             self.limits.max_records
         );
-        Err(StoreError::new(ErrorKind::Unavailable, BACKEND, "begin", why))
+        StoreError::new(ErrorKind::Unavailable, BACKEND, "begin", why)
     }
 
     fn is_full(&self, decided: &Decided) -> bool {

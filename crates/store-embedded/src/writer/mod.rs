@@ -15,18 +15,19 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use onlyonce_core::machine::Record;
-use onlyonce_core::{RecordId, StoreError};
+use onlyonce_core::{Fence, RecordId, StoreError, TimeNote};
 use tokio::sync::mpsc::Receiver;
 
 use crate::crash::CrashPoint;
-use crate::engine::EngineError;
-use crate::keys;
+use crate::engine::{Engine, EngineError, Memory, Put};
+use crate::keys::{self, Key};
 use crate::limits::Limits;
 use crate::noted::Noted;
-use crate::shared::{BACKEND, Shared};
-use crate::stored::{Tag, Totals};
+use crate::open::{self, Opened};
+use crate::shared::{BACKEND, Shared, Stop};
+use crate::stored::{Tag, Totals, decode_record, encode_note};
 use decide::Decided;
-pub(crate) use op::Op;
+pub(crate) use op::{Op, Swept};
 
 /// One batch takes no more operations than this, so that nobody waits for too many others.
 const MAX_BATCH: usize = 1024;
@@ -47,49 +48,72 @@ pub(crate) struct Writer {
     /// Records that were begun last and are not settled, as they are on disk: a settlement need not read what was written
     /// a moment ago.
     pub(crate) running: HashMap<RecordId, Record>,
-    /// No list of completed records begins before this.
-    pub(crate) swept_to: u64,
+    /// No list of completed records that is of use comes before this.
+    pub(crate) swept_to: Key,
+    /// The last batch that can be read.
+    pub(crate) visible: u64,
+    /// For opening the store again.
+    pub(crate) memory: Memory,
     /// Deletions since room was last reclaimed.
     pub(crate) deleted: u64,
-    /// Wakes the thread that reclaims room.
-    pub(crate) reclaim: SyncSender<()>,
+    /// Wakes the thread that does the chores.
+    pub(crate) chores: SyncSender<()>,
 }
 
 impl Writer {
     /// Serves until every sender is gone or somebody closes the queue, and everything that was queued is answered.
     pub(crate) fn run(mut self, mut queue: Receiver<Op>) {
         let mut ops = Vec::with_capacity(MAX_BATCH);
+        // The time is noted before anything rests on it.
+        self.guarded_batch(&mut ops);
         while queue.blocking_recv_many(&mut ops, MAX_BATCH) > 0 {
             if ops.iter().any(|op| matches!(op, Op::Close)) {
                 queue.close();
             }
-            // If it panics, the senders of the answers are dropped, and the callers told that they can't know.
-            if catch_unwind(AssertUnwindSafe(|| self.batch(&mut ops))).is_err() {
-                self.shared.stop("the writer panicked");
-                ops.clear();
-            }
+            self.guarded_batch(&mut ops);
+        }
+    }
+
+    /// If it panics, the senders of the answers are dropped, and the callers told that they can't know.
+    fn guarded_batch(&mut self, ops: &mut Vec<Op>) {
+        if catch_unwind(AssertUnwindSafe(|| self.batch(ops))).is_err() {
+            self.shared.stop(Stop::ForGood("the writer panicked".into()));
+            ops.clear();
         }
     }
 
     fn batch(&mut self, ops: &mut Vec<Op>) {
-        if self.shared.check("").is_err() {
+        if self.shared.check_reading("").is_err() {
             for op in ops.drain(..) {
-                op.refuse(|call| StoreError::unavailable(BACKEND, call, self.shared.stop_reason()));
+                op.refuse(|call| self.shared.refusal(call));
             }
             return;
         }
-        let mut decided = Decided::default();
+        // Before anything is judged by the time.
+        let note = self.shared.time.records.to_note();
+        let mut decided = Decided { is_wanted: note.is_some(), ..Decided::default() };
         for op in ops.drain(..) {
-            self.decide(op, &mut decided);
+            match op {
+                // It comes alone, or after what was decided without it: nothing was written since the store stopped.
+                Op::Reopen { reply } => {
+                    self.reopen();
+                    // Nobody may wait for it any more.
+                    let _ = reply.send(());
+                }
+                op => self.decide(op, &mut decided),
+            }
         }
-        if decided.is_empty() {
+        // While the disk is full nothing was decided that would have to be written.
+        if decided.is_empty() || self.shared.check("").is_err() {
             return decided.answers.into_iter().for_each(op::Answer::send);
         }
         CrashPoint::BeforeWrite.pass();
-        match self.write(&mut decided) {
+        match self.write(&mut decided, note) {
             Ok(()) => self.answer(decided),
             Err(cause) => {
-                self.shared.stop(&cause.to_string());
+                self.shared.stop(Stop::because(&cause, &self.shared));
+                // Wakes the one that waits for room; if it can't be told, it is awake.
+                let _ = self.chores.try_send(());
                 for answer in decided.answers {
                     answer.send_ambiguous(|call| {
                         StoreError::ambiguous(BACKEND, call, self.shared.stop_reason())
@@ -99,15 +123,20 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, decided: &mut Decided) -> Result<(), EngineError> {
-        let puts = plan::puts(decided, &mut self.totals, &self.tag, &mut self.shared.index.lock());
+    fn write(&mut self, decided: &mut Decided, note: Option<TimeNote>) -> Result<(), EngineError> {
+        let mut puts = plan::puts(decided, &mut self.totals, &self.tag, &mut self.shared.index.lock());
+        puts.extend(note.map(|note| Put { key: keys::time(), value: Some(encode_note(&note)) }));
         self.limits
             .wrote(puts.iter().map(|put| put.value.as_ref().map_or(64, |value| value.len() + 64)).sum());
-        // A list may come before the last sweep's end, if the clock was set back or nothing is to be kept.
-        let first =
-            puts.iter().filter(|put| put.value.is_some()).filter_map(|put| keys::expiry_list_parts(&put.key));
-        self.swept_to = first.map(|(first, _)| first).fold(self.swept_to, u64::min);
-        self.shared.engine.commit(puts)?;
+        // A list may come before the last sweep's end, if nothing is to be kept.
+        let lists = puts.iter().filter(|put| put.value.is_some()).map(|put| put.key);
+        let lists = lists.filter(|key| keys::expiry_list_parts(key).is_some());
+        self.swept_to = lists.fold(self.swept_to, Key::min);
+        self.shared.open("write").map_err(|_| EngineError::Stopped)?.engine.commit(puts)?;
+        self.visible = self.totals.batch;
+        if let Some(note) = note {
+            self.shared.time.records.noted(&note);
+        }
         CrashPoint::BeforeNote.pass();
         self.noted.write(self.totals.batch).map_err(EngineError::Io)?;
         CrashPoint::BeforeAnswer.pass();
@@ -131,9 +160,47 @@ impl Writer {
         decided.answers.into_iter().for_each(op::Answer::send);
         CrashPoint::AfterAnswer.pass();
         self.deleted += decided.deleted;
-        if self.deleted >= WORTH_RECLAIMING.max(self.totals.records / 2) && self.reclaim.try_send(()).is_ok()
-        {
+        if self.deleted >= WORTH_RECLAIMING.max(self.totals.records / 2) && self.chores.try_send(()).is_ok() {
             self.deleted = 0;
         }
+    }
+}
+
+impl Writer {
+    /// Closes the engine, which takes with it whatever it failed to write, and opens what is there through all checks of a start.
+    fn reopen(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        if !shared.is_full() {
+            return;
+        }
+        let mut place = shared.engine.write();
+        let closed = place.take().map_or(Ok(()), |engine| engine.close(&shared.directory.engine()));
+        if let Err(cause) = closed {
+            return shared.stop(Stop::ForGood(cause.to_string()));
+        }
+        match open::open(&shared.directory, self.memory, Some(self.visible)) {
+            Ok(opened) => {
+                let Opened { engine, index, totals, noted, .. } = opened;
+                shared.leases.retain(|id, fence| is_running(&engine, id, fence));
+                self.totals = Totals { last_fence: totals.last_fence.max(self.totals.last_fence), ..totals };
+                (self.noted, self.swept_to) = (noted, keys::expiry_list(0, 0));
+                self.running.clear();
+                *shared.index.lock() = index;
+                *place = Some(engine);
+                drop(place);
+                shared.go_on();
+            }
+            Err(refused) => shared.stop(refused.into()),
+        }
+    }
+}
+
+/// Whether this attempt is the one on disk, and is not settled.
+fn is_running(engine: &Engine, id: &RecordId, fence: Fence) -> bool {
+    match engine.get(&keys::record(id)).map(|found| found.map(|bytes| decode_record(id, bytes))) {
+        Ok(Some(Ok(record))) => record.settled.is_none() && record.fence == fence,
+        Ok(None) => false,
+        // Nobody knows: a lease that is kept in vain runs out, one that is taken away lets another run.
+        Ok(Some(Err(_))) | Err(_) => true,
     }
 }

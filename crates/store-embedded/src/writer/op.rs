@@ -25,14 +25,27 @@ pub(crate) enum Op {
     },
     Sweep {
         limit: usize,
-        reply: Reply<u32>,
+        reply: Reply<Swept>,
     },
     /// Write a batch, even if it changes nothing.
     Touch {
-        reply: Reply<u32>,
+        reply: Sender<()>,
+    },
+    /// Open the store again, if it waits for room.
+    Reopen {
+        reply: Sender<()>,
     },
     /// Take what is queued, and no more.
     Close,
+}
+
+/// What one part of a sweep did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Swept {
+    /// How many records it deleted.
+    pub(crate) deleted: usize,
+    /// Whether there may be more.
+    pub(crate) more: bool,
 }
 
 impl Op {
@@ -43,8 +56,9 @@ impl Op {
             Self::Begin { reply, .. } => drop(reply.send(Err(why("begin")))),
             Self::Settle { reply, .. } => drop(reply.send(Err(why("settle")))),
             Self::Forget { reply, .. } => drop(reply.send(Err(why("forget")))),
-            Self::Sweep { reply, .. } | Self::Touch { reply } => drop(reply.send(Err(why("sweep")))),
-            Self::Close => {}
+            Self::Sweep { reply, .. } => drop(reply.send(Err(why("sweep")))),
+            // Who waits for them sees that there is no answer.
+            Self::Touch { .. } | Self::Reopen { .. } | Self::Close => {}
         }
     }
 }
@@ -54,7 +68,8 @@ impl Op {
 pub(super) enum Answer {
     Begin(Reply<Begin>, Result<Begin, StoreError>),
     Settled(Reply<Settled>, &'static str, Result<Settled, StoreError>),
-    Swept(Reply<u32>, Result<u32, StoreError>),
+    Swept(Reply<Swept>, Result<Swept, StoreError>),
+    Touched(Sender<()>),
 }
 
 impl Answer {
@@ -63,6 +78,9 @@ impl Answer {
             Self::Begin(reply, answer) => drop(reply.send(answer)),
             Self::Settled(reply, _, answer) => drop(reply.send(answer)),
             Self::Swept(reply, answer) => drop(reply.send(answer)),
+            Self::Touched(reply) => {
+                let _ = reply.send(());
+            }
         }
     }
 
@@ -72,6 +90,7 @@ impl Answer {
             Self::Begin(reply, Ok(_)) => drop(reply.send(Err(why("begin")))),
             Self::Settled(reply, call, Ok(_)) => drop(reply.send(Err(why(call)))),
             Self::Swept(reply, Ok(_)) => drop(reply.send(Err(why("sweep")))),
+            Self::Touched(_) => {}
             failed => failed.send(),
         }
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use onlyonce_core::{
     Answer, AttemptId, Begin, Claim, Clock, Fence, Fingerprint, Hash16, Key, Label, ManualClock, Moment,
     Operation, Owner, RecordId, Scope, Settled, Settlement, Sleep, State, Store, StoreError, Takeover,
-    Verdict,
+    Uptime, Verdict,
 };
 use onlyonce_store_embedded::EmbeddedStore;
 
@@ -91,11 +91,31 @@ pub(crate) async fn show(store: &dyn Store, n: u64) -> Shown {
 pub(crate) struct TwoClocks {
     pub(crate) steady: ManualClock,
     wall: Arc<AtomicU64>,
+    /// The number of the boot, where the system tells; zero where it does not.
+    boot: Arc<AtomicU64>,
+    booted: Arc<AtomicU64>,
 }
 
 impl TwoClocks {
     pub(crate) fn new() -> Self {
-        Self { steady: ManualClock::new(), wall: Arc::new(AtomicU64::new(ManualClock::START_WALL_MICROS)) }
+        Self {
+            steady: ManualClock::new(),
+            wall: Arc::new(AtomicU64::new(ManualClock::START_WALL_MICROS)),
+            boot: Arc::default(),
+            booted: Arc::default(),
+        }
+    }
+
+    /// The clocks of a machine that tells its boots apart.
+    pub(crate) fn machine() -> Self {
+        let clock = Self::new();
+        clock.boot_again();
+        clock
+    }
+
+    pub(crate) fn boot_again(&self) {
+        self.boot.fetch_add(1, Ordering::SeqCst);
+        self.booted.store(self.steady.now().as_micros(), Ordering::SeqCst);
     }
 
     pub(crate) fn set_wall_forward(&self, span: Duration) {
@@ -123,6 +143,13 @@ impl Clock for TwoClocks {
 
     fn sleep(&self, span: Duration) -> Sleep {
         self.steady.sleep(span)
+    }
+
+    fn uptime(&self) -> Option<Uptime> {
+        let boot = self.boot.load(Ordering::SeqCst);
+        let booted = Moment::from_micros(self.booted.load(Ordering::SeqCst));
+        let since_boot = Moment::from_micros(0).plus(self.steady.now().since(booted));
+        (boot > 0).then(|| Uptime { boot: u128::from(boot).to_be_bytes(), since_boot })
     }
 }
 

@@ -14,7 +14,7 @@ use redis::{Arg, Cmd, ConnectionInfo, ErrorKind, Pipeline, RedisError, ServerErr
 use super::renewable::Renewable;
 use super::{Node, pair};
 use crate::fault::Fault;
-use crate::replicas::Replicas;
+use crate::replicas::{self, Replicas};
 
 /// How long to wait before a command is sent again; the driver learns the new slots meanwhile. Doubles.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -64,12 +64,12 @@ impl Cluster {
             let reply = match (ask.take(), replicas) {
                 (None, None) => {
                     let reply = self.connection.get().await.req_packed_command(command).await;
-                    reply.and_then(Value::extract_error).map(|reply| (reply, 0))
+                    reply.and_then(Value::extract_error).map(|reply| (reply, Ok(0)))
                 }
                 (asked, replicas) => self.send_to_one(command, asked, replicas).await,
             };
             let cause = match reply {
-                Ok(reply) => return Ok(reply),
+                Ok((reply, waited)) => return replicas::judged(reply, waited),
                 Err(cause) => cause,
             };
             match cause.kind() {
@@ -94,7 +94,7 @@ impl Cluster {
         command: &Cmd,
         asked: Option<(String, u16)>,
         replicas: Option<&Replicas>,
-    ) -> Result<(Value, u32), RedisError> {
+    ) -> Result<(Value, Result<u32, RedisError>), RedisError> {
         let mut commands = Pipeline::with_capacity(3);
         let to = match asked {
             None => SingleNodeRoutingInfo::SpecificNode(Route::with_key(key(command), SlotAddr::Master)),
@@ -112,7 +112,7 @@ impl Cluster {
         if replicas.is_some() {
             return pair(replies);
         }
-        replies.pop().unwrap_or(Value::Nil).extract_error().map(|reply| (reply, 0))
+        replies.pop().unwrap_or(Value::Nil).extract_error().map(|reply| (reply, Ok(0)))
     }
 
     pub(crate) async fn nodes(&self) -> Result<Vec<Node>, Fault> {

@@ -5,7 +5,7 @@ use redis::{Cmd, Pipeline, Value};
 
 use super::pair;
 use crate::fault::Fault;
-use crate::replicas::Replicas;
+use crate::replicas::{self, Replicas};
 
 /// Clones of the user's connection.
 pub(crate) struct Given(Box<dyn Copies>);
@@ -39,7 +39,8 @@ impl Given {
     ) -> Result<(Value, u32), Fault> {
         let mut commands = Pipeline::with_capacity(2);
         commands.add_command(command.clone()).add_command(replicas.wait());
-        pair(self.send_all(&commands).await?).map_err(Fault::Sent)
+        let (reply, waited) = pair(self.send_all(&commands).await?).map_err(Fault::Sent)?;
+        replicas::judged(reply, waited)
     }
 
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Fault> {

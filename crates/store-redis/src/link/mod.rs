@@ -92,10 +92,10 @@ impl Link {
 }
 
 /// The replies to a command and to the `WAIT` after it.
-fn pair(replies: Vec<Value>) -> Result<(Value, u32), RedisError> {
+fn pair(replies: Vec<Value>) -> Result<(Value, Result<u32, RedisError>), RedisError> {
     let mut last = replies.into_iter().rev();
     let (Some(waited), Some(reply)) = (last.next(), last.next()) else {
         return Err(RedisError::from((ErrorKind::UnexpectedReturnType, "a reply to every command")));
     };
-    Ok((reply.extract_error()?, replicas::have(waited)?))
+    Ok((reply.extract_error()?, replicas::have(waited)))
 }

@@ -2,7 +2,7 @@
 //!
 //! The driver connects to nodes by itself when their connections break. But where a command is left without a reply for too long, it
 //! may wait for something that never comes, such as the map of slots from a node that is gone, and then every command after
-//! it waits too: only another connection ends that.
+//! it waits too: only another connection ends that. The same if its task has ended, with the runtime on which it was made.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Renewable {
 
     /// Takes note of why a command failed.
     pub(super) fn failed(&self, cause: &RedisError) {
-        if cause.is_timeout() {
+        if cause.is_timeout() || has_ended(cause) {
             self.silent.store(true, Ordering::Relaxed);
         }
     }
@@ -56,9 +56,16 @@ impl Renewable {
         let (Some(source), Ok(_turn)) = (&self.source, self.renewing.try_lock()) else { return };
         let (client, patience) = &**source;
         if let Ok(Ok(connection)) = timeout(*patience, client.get_async_connection()).await {
-            tracing::warn!("the Cluster left commands without a reply: it is connected to anew");
+            tracing::warn!(
+                "the Cluster left commands without a reply, or its task ended: it is connected to anew"
+            );
             *self.current.lock() = connection;
             self.silent.store(false, Ordering::Relaxed);
         }
     }
+}
+
+/// Whether the driver's task is gone, as with the runtime that it ran on. It has no other word for it than its text.
+fn has_ended(cause: &RedisError) -> bool {
+    cause.is_io_error() && cause.to_string().contains("redis_cluster: Unable to")
 }

@@ -84,9 +84,7 @@ impl Single {
             return Ok((reply, 0));
         }
         let have = acknowledged.wait(&mut connection, replicas).await;
-        // The write is there; of its replicas nothing is known.
-        let have = have.map_err(|cause| Fault::Unclear(self.failed(number, cause).into_cause()))?;
-        Ok((reply, have))
+        replicas::judged(reply, have.map_err(|cause| self.failed(number, cause).into_cause()))
     }
 
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Fault> {

@@ -56,7 +56,9 @@ impl Node {
         arguments: &[&[u8]],
     ) -> Result<Value, StoreError> {
         let lock = self.names.lock(name);
-        script.run(&self.link, &[&lock], arguments).await.map_err(|fault| fault.during(call))
+        // Whole, because nobody waits for the last nodes: one that asked for the script first would be sent it after the release, and
+        // keep a lock that nobody has.
+        script.run_whole(&self.link, &[&lock], arguments).await.map_err(|fault| fault.during(call))
     }
 
     pub(super) async fn ping(&self) -> Result<(), redis::RedisError> {

@@ -5,8 +5,11 @@ if not value or now >= expires_at(value) or not belongs_to(value, ARGV[1]) then 
 
 local answer_at = 135 + unpack('>I4', value, 131)
 if sub(value, 3, 3) ~= 'R' then
-  -- The same again is applied, and not kept longer for it.
-  return (sub(value, 3, 3) == ARGV[2] and sub(value, answer_at) == ARGV[3]) and 1 or 0
+  if sub(value, 3, 3) ~= ARGV[2] or sub(value, answer_at) ~= ARGV[3] then return 0 end
+  -- The same again is applied, and not kept longer for it. But it is written: since 7.2 a `WAIT` is about what its connection
+  -- wrote, so that after nothing it would count replicas that do not have the record.
+  redis.call('PEXPIREAT', KEYS[1], removal(value))
+  return 1
 end
 wake(KEYS[1], value)
 if ARGV[2] ~= 'U' then redis.call('ZREM', KEYS[2], sub(KEYS[1], -64)) end

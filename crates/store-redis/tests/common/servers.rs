@@ -10,8 +10,12 @@ use tokio::time::Instant;
 
 const PATIENCE: Duration = Duration::from_secs(40);
 
+/// The release of the distribution, and one of at least 7.2, where a `WAIT` counts otherwise.
+pub(crate) const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
+
 /// A Redis that ends with its handle.
 pub(crate) struct Redis {
+    program: &'static str,
     port: u16,
     arguments: Vec<String>,
     child: Option<Child>,
@@ -22,13 +26,17 @@ pub(crate) struct Redis {
 impl Redis {
     /// With nothing written to disk, and these arguments besides.
     pub(crate) async fn start(arguments: &[&str]) -> Self {
-        Self::start_at(free_port(), arguments).await
+        Self::start_program(PROGRAMS[0], arguments).await
     }
 
-    async fn start_at(port: u16, arguments: &[&str]) -> Self {
+    pub(crate) async fn start_program(program: &'static str, arguments: &[&str]) -> Self {
+        Self::start_at(program, free_port(), arguments).await
+    }
+
+    async fn start_at(program: &'static str, port: u16, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-        let mut redis = Self { port, arguments, child: None, folder, variables: Vec::new() };
+        let mut redis = Self { program, port, arguments, child: None, folder, variables: Vec::new() };
         redis.restart().await;
         redis
     }
@@ -40,15 +48,17 @@ impl Redis {
         let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
         let library = clock_library(folder.path());
         let variables = vec![("LD_PRELOAD", library), ("BEHIND_SECONDS", by.as_secs().to_string())];
-        let mut redis = Self { port: free_port(), arguments, child: None, folder, variables };
+        let (program, port) = (PROGRAMS[0], free_port());
+        let mut redis = Self { program, port, arguments, child: None, folder, variables };
         redis.restart().await;
         redis
     }
 
     /// A replica of this one, which has all that it has.
     pub(crate) async fn replica(&self, arguments: &[&str]) -> Self {
-        let replica =
-            Self::start(&[&["--replicaof", &format!("127.0.0.1 {}", self.port)], arguments].concat()).await;
+        let primary = format!("127.0.0.1 {}", self.port);
+        let arguments = [&["--replicaof", &primary], arguments].concat();
+        let replica = Self::start_program(self.program, &arguments).await;
         until("the replica follows", || replica.says("info replication", "master_link_status:up")).await;
         replica
     }
@@ -88,7 +98,7 @@ impl Redis {
     /// Starts it again at the same port, with what is on its disk.
     pub(crate) async fn restart(&mut self) {
         self.kill();
-        let mut command = server();
+        let mut command = server(self.program);
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--logfile", "log"]);
         command.arg("--dir").arg(self.folder.path());
         if !self.arguments.iter().any(|word| word == "--appendonly") {
@@ -97,8 +107,9 @@ impl Redis {
         command.args(["--save", "", "--repl-diskless-sync-delay", "0"]);
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        self.child = Some(command.spawn().expect("redis-server is installed"));
-        until("redis-server answers", || self.says("ping", "PONG") || self.says("ping", "NOAUTH")).await;
+        self.child = Some(command.spawn().expect("setpriv is installed"));
+        let answers = || self.says("ping", "PONG") || self.says("ping", "NOAUTH");
+        until(&format!("{} is installed, and answers", self.program), answers).await;
     }
 
     /// It runs no more, and nobody is told.
@@ -130,10 +141,10 @@ impl Drop for Redis {
     }
 }
 
-/// A redis-server that ends with this process, however that ends.
-fn server() -> Command {
+/// A server that ends with this process, however that ends.
+fn server(program: &str) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "redis-server"]);
+    command.args(["--pdeathsig", "KILL", program]);
     command
 }
 
@@ -177,7 +188,7 @@ impl Watched {
             self.servers[0].port,
         );
         std::fs::write(&file, text).unwrap();
-        let mut command = server();
+        let mut command = server(PROGRAMS[0]);
         command.arg(file).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.sentinels.push((port, command.spawn().unwrap(), folder));
     }
@@ -219,7 +230,7 @@ impl OwnCluster {
         let mut nodes = Vec::new();
         for _ in 0..6 {
             let more = "--cluster-enabled yes --cluster-config-file nodes.conf --cluster-node-timeout 1500";
-            nodes.push(Redis::start_at(free_pair(), &more.split(' ').collect::<Vec<_>>()).await);
+            nodes.push(Redis::start_at(PROGRAMS[0], free_pair(), &more.split(' ').collect::<Vec<_>>()).await);
         }
         let mut create = Command::new("redis-cli");
         create

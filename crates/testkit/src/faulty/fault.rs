@@ -53,4 +53,6 @@ pub enum Fault {
     Rejected,
     /// What is stored can't be read.
     Corrupt,
+    /// It does not happen: the driver panics.
+    Panic,
 }

@@ -37,6 +37,7 @@ impl FaultyStore {
                 Err(StoreError::new(ErrorKind::Rejected, BACKEND, op.name(), "injected: rejected"))
             }
             Some(Fault::Corrupt) => Err(StoreError::corrupt(BACKEND, op.name(), "injected: unreadable")),
+            Some(Fault::Panic) => panic!("injected: a panic in {}", op.name()),
             Some(Fault::RequestLost) => ambiguous("injected: the request was lost"),
             Some(Fault::ReplyLost) => {
                 call.await?;

@@ -54,10 +54,14 @@ pub(super) fn check(
     for effect in effects {
         stories.entry(&effect.key).or_default().effects.push(effect);
     }
+    let ends_are_known = stories.values().any(|story| story.end().is_some());
     let mut violations = Vec::new();
     let (mut calls, mut answered) = (0, 0);
     for (key, story) in &stories {
-        let wrong = story.wrongs();
+        let mut wrong = story.wrongs();
+        if ends_are_known && story.end().is_none() {
+            wrong.push("nobody looked how it ended".into());
+        }
         if !wrong.is_empty() {
             violations.push(format!("{key}: {}; history: {story}", wrong.join(", ")));
         }
@@ -77,9 +81,21 @@ pub(super) fn check(
 impl Story<'_> {
     fn answers(&self) -> impl Iterator<Item = &Bytes> {
         self.events.iter().filter_map(|event| match event {
-            Event::Answered(answer) => Some(answer),
+            Event::Answered(answer) | Event::Unstored(answer) => Some(answer),
             Event::Refused(_) | Event::Ended(_) => None,
         })
+    }
+
+    /// The state of its record when everything was over, if somebody looked.
+    fn end(&self) -> Option<Option<StateKind>> {
+        self.events.iter().rev().find_map(|event| match event {
+            Event::Ended(state) => Some(*state),
+            Event::Answered(_) | Event::Unstored(_) | Event::Refused(_) => None,
+        })
+    }
+
+    fn was_stored(&self) -> bool {
+        self.events.iter().any(|event| matches!(event, Event::Answered(_)))
     }
 
     fn wrongs(&self) -> Vec<String> {
@@ -96,8 +112,15 @@ impl Story<'_> {
         if different.len() > 1 {
             wrongs.push(format!("{} different answers", different.len()));
         }
-        if self.events.contains(&Event::Ended(Some(StateKind::Running))) {
-            wrongs.push("still in progress".into());
+        match self.end() {
+            Some(Some(StateKind::Running)) => wrongs.push("still in progress".into()),
+            Some(state) if self.was_stored() && state != Some(StateKind::Completed) => {
+                wrongs.push("a stored answer was lost".into());
+            }
+            Some(None | Some(StateKind::Released)) if !self.effects.is_empty() => {
+                wrongs.push("a retry would run again what had an effect".into());
+            }
+            _ => {}
         }
         wrongs
     }
@@ -108,6 +131,7 @@ impl fmt::Display for Story<'_> {
         let effects = self.effects.iter().map(|effect| format!("effect by {}", effect.by));
         let events = self.events.iter().map(|event| match event {
             Event::Answered(answer) => format!("answered {answer:?}"),
+            Event::Unstored(answer) => format!("answered {answer:?}, not stored"),
             Event::Refused(why) => format!("refused ({why})"),
             Event::Ended(state) => format!("ended {state:?}"),
         });

@@ -16,8 +16,10 @@ pub use check::{Summary, Violations};
 /// What happened to one call, or to one record in the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A call was given this answer as final.
+    /// A call was given this answer, and the store has it.
     Answered(Bytes),
+    /// A call was given this answer before the store had it: it may still be lost.
+    Unstored(Bytes),
     /// A call was refused, for this reason.
     Refused(String),
     /// The record was in this state when everything was over; `None` if there was none.
@@ -50,9 +52,14 @@ impl History {
         Self::default()
     }
 
-    /// A call was given this answer.
+    /// A call was given this answer, which the store has, or will have once everything is over.
     pub fn answered(&self, key: &str, answer: impl Into<Bytes>) {
         self.add(key, Event::Answered(answer.into()));
+    }
+
+    /// A call was given this answer while the store did not have it, by a process that may have died since.
+    pub fn unstored(&self, key: &str, answer: impl Into<Bytes>) {
+        self.add(key, Event::Unstored(answer.into()));
     }
 
     /// A call was refused, or ended without an answer.
@@ -70,7 +77,10 @@ impl History {
     }
 
     /// Holds what callers heard against what happened: at most one effect a key, one answer a key, no answer without an
-    /// effect, no key still in progress, and at least `share` (0 to 1) of the calls answered, else nothing was shown.
+    /// effect, and at least `share` (0 to 1) of the calls answered, else nothing was shown.
+    ///
+    /// Where the ends of records are known, they are known of every key, none is still in progress, a stored answer ended as
+    /// completed, and no record that would let a retry run hides an effect.
     ///
     /// # Errors
     /// The outer one if the ledger can't be read; the inner one names every key that is wrong, with its history.

@@ -1,6 +1,7 @@
 //! What the harness and its victim have in common: a directory, and what the victim is to do.
 
 use std::env;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,21 +21,21 @@ pub(super) enum Task {
     Round(u64),
     /// Retry every key up to this round once, and write down how it ended.
     Finish(u64),
-    /// Send a share of the duplicates, among other processes.
+    /// Send the keys as they come up, among other processes.
     Crowd(Share),
     /// Retry every key of the crowd once, and write down how it ended.
     Sum(Share),
 }
 
-/// What one process of a crowd sends.
+/// What the processes of a crowd send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Share {
     /// How many keys.
     pub(super) keys: u64,
-    /// How often each of them.
-    pub(super) calls: u64,
-    /// With which key to begin.
-    pub(super) from: u64,
+    /// When the first of them comes up, in microseconds of the wall clock.
+    pub(super) begin: u64,
+    /// Microseconds from one key to the next.
+    pub(super) pace: u64,
 }
 
 /// Where a victim lives.
@@ -56,7 +57,7 @@ impl Scene {
         self.ledger("effects")
     }
 
-    /// What callers heard: the answer, or `!` and the refusal.
+    /// What callers heard, each a [`Heard`] as text.
     pub(super) fn heard(&self) -> Ledger {
         self.ledger("heard")
     }
@@ -77,8 +78,8 @@ impl Scene {
         let task = match task {
             Task::Round(round) => round.to_string(),
             Task::Finish(round) => format!("finish-{round}"),
-            Task::Crowd(Share { keys, calls, from }) => format!("crowd-{keys}-{calls}-{from}"),
-            Task::Sum(Share { keys, calls, from }) => format!("sum-{keys}-{calls}-{from}"),
+            Task::Crowd(Share { keys, begin, pace }) => format!("crowd-{keys}-{begin}-{pace}"),
+            Task::Sum(Share { keys, begin, pace }) => format!("sum-{keys}-{begin}-{pace}"),
         };
         command
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
@@ -95,17 +96,45 @@ impl Scene {
         }
         let task = env::var(ROUND).ok()?;
         let share = |words: [&str; 3]| {
-            let [keys, calls, from] = words.map(|word| word.parse().ok());
-            Some(Share { keys: keys?, calls: calls?, from: from? })
+            let [keys, begin, pace] = words.map(|word| word.parse().ok());
+            Some(Share { keys: keys?, begin: begin?, pace: pace? })
         };
         let task = match *task.split('-').collect::<Vec<_>>() {
             ["finish", round] => Task::Finish(round.parse().ok()?),
-            ["crowd", keys, calls, from] => Task::Crowd(share([keys, calls, from])?),
-            ["sum", keys, calls, from] => Task::Sum(share([keys, calls, from])?),
+            ["crowd", keys, begin, pace] => Task::Crowd(share([keys, begin, pace])?),
+            ["sum", keys, begin, pace] => Task::Sum(share([keys, begin, pace])?),
             [round] => Task::Round(round.parse().ok()?),
             _ => return None,
         };
         Some((Self(env::var_os(DIRECTORY)?.into()), task))
+    }
+}
+
+/// What a caller heard. As text it is the answer, `~` and an answer that the store did not have yet, or `!` and the refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Heard {
+    Stored(String),
+    Pending(String),
+    Refused(String),
+}
+
+impl fmt::Display for Heard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stored(answer) => f.write_str(answer),
+            Self::Pending(answer) => write!(f, "~{answer}"),
+            Self::Refused(why) => write!(f, "!{why}"),
+        }
+    }
+}
+
+impl From<String> for Heard {
+    fn from(text: String) -> Self {
+        match (text.strip_prefix('!'), text.strip_prefix('~')) {
+            (Some(why), _) => Self::Refused(why.into()),
+            (_, Some(answer)) => Self::Pending(answer.into()),
+            _ => Self::Stored(text),
+        }
     }
 }
 

@@ -4,40 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use onlyonce_core::codec::CodecError;
-use onlyonce_core::{Bytes, Class, Classify, Idempotency, Refusal, Settings, StateKind, Store};
+use onlyonce_core::{
+    Answer, Clock, FingerprintBuilder, Finished, Hash16, Idempotency, Intent, Key, Label, Operation, Prior,
+    RecordId, Scope, Settings, Started, StateKind, Store, SystemClock,
+};
 
-use super::scene::{Scene, Share, Task, keys_of};
+use super::scene::{Heard, Scene, Share, Task, keys_of};
 use crate::ledger::Ledger;
 
 /// How many callers send each key at the same time.
 const CALLERS: u64 = 3;
 /// Short, so that a pause of the process outlasts it.
 pub(super) const LEASE: Duration = Duration::from_millis(200);
-
-/// The effect never fails by itself; only what is said instead of an answer remains.
-#[derive(Debug)]
-struct NoAnswer(Refusal);
-
-impl From<Refusal> for NoAnswer {
-    fn from(refusal: Refusal) -> Self {
-        Self(refusal)
-    }
-}
-
-impl Classify for NoAnswer {
-    fn classify(&self) -> Class {
-        Class::Unknown
-    }
-
-    fn save(&self) -> Result<Bytes, CodecError> {
-        Err(CodecError::Invalid("a refusal is not an answer".into()))
-    }
-
-    fn revive(_: Bytes) -> Result<Self, CodecError> {
-        Err(CodecError::Invalid("no error is ever stored".into()))
-    }
-}
 
 /// Does what the harness asked for.
 pub(super) fn run(scene: &Scene, task: Task, store: Arc<dyn Store>) {
@@ -79,43 +57,74 @@ async fn work(scene: &Scene, round: u64, once: &Idempotency) {
     }
 }
 
+/// Calls as an adapter does, because only an adapter hears whether its answer was stored.
 async fn call(once: &Idempotency, key: &str, effects: &Ledger, heard: &Ledger) {
-    let answer =
-        once.call("effect", key).input(&key.len()).run(effect(key.to_owned(), effects.clone())).await;
-    let said = match answer {
-        Ok(answer) => answer,
-        Err(NoAnswer(refusal)) => format!("!{refusal}"),
+    let (id, intent) = (record_id(key), intent(key, once));
+    let said = match once.start(&id, &intent).await {
+        Ok(Started::Run(mut running)) => {
+            running.begun();
+            let answer = effect(key, effects).await;
+            match running.complete(Answer(answer.clone().into())).await {
+                Ok(Finished::Stored) => Heard::Stored(answer),
+                Ok(Finished::Pending) => Heard::Pending(answer),
+                Ok(Finished::Superseded(prior)) => before(prior),
+                Err(error) => Heard::Refused(error.to_string()),
+            }
+        }
+        Ok(Started::Prior(prior)) => before(prior),
+        Ok(Started::Ask(_)) => unreachable!("unknown outcomes are held"),
+        Err(error) => Heard::Refused(error.to_string()),
     };
-    heard.record(key, &said).expect("a ledger that can be written to");
+    heard.record(key, &said.to_string()).expect("a ledger that can be written to");
+}
+
+fn before(prior: Prior) -> Heard {
+    match prior {
+        Prior::Replay(replay) => Heard::Stored(String::from_utf8_lossy(&replay.answer.0).into_owned()),
+        Prior::Refused(refusal) => Heard::Refused(refusal.to_string()),
+    }
+}
+
+fn record_id(key: &str) -> RecordId {
+    let operation = Operation::new("effect").expect("a good operation");
+    RecordId::of(&Scope::shared(), &operation, &Key::new(key).expect("a good key"))
+}
+
+fn intent(key: &str, once: &Idempotency) -> Arc<Intent> {
+    let label = Label {
+        route: "effect".into(),
+        key: Hash16::of_key(&Key::new(key).expect("a good key")),
+        scope: Hash16::of_scope(&Scope::shared()),
+    };
+    let fingerprint = FingerprintBuilder::new().part(key.as_bytes()).finish();
+    Arc::new(Intent { fingerprint, label, settings: Arc::clone(once.settings()) })
 }
 
 /// An effect outside of the store, with time before and after it to die in. Every execution answers differently.
-async fn effect(key: String, effects: Ledger) -> Result<String, NoAnswer> {
+async fn effect(key: &str, effects: &Ledger) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let answer = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
     tokio::time::sleep(Duration::from_millis(1)).await;
-    effects.record(&key, &answer).expect("a ledger that can be written to");
+    effects.record(key, &answer).expect("a ledger that can be written to");
     tokio::time::sleep(Duration::from_millis(1)).await;
-    Ok(answer)
+    answer
 }
 
-/// Sends a share of the duplicates by several callers at once. New keys come up all the time, a few of them at a time, so that
-/// the processes of a crowd meet at them.
+/// Sends the keys that have just come up, by several callers at once, until there are no more: all processes meet at them.
 async fn crowd(scene: &Scene, share: Share, once: &Idempotency) {
-    const AT_ONCE: u64 = 16;
-    let next = Arc::new(AtomicU64::new(0));
+    const AT_ONCE: u64 = 8;
     let callers: Vec<_> = (0..AT_ONCE)
         .map(|_| {
             let (once, effects, heard) = (once.clone(), scene.effects(), scene.heard());
-            let next = Arc::clone(&next);
             tokio::spawn(async move {
                 loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= share.keys * share.calls {
+                    let newest = SystemClock.wall_micros().saturating_sub(share.begin) / share.pace.max(1);
+                    if newest >= share.keys {
                         return;
                     }
-                    let nearby = share.from + number / share.calls.max(1) + rand::random_range(0..5);
-                    call(&once, &key(nearby % share.keys), &effects, &heard).await;
+                    let nearby = newest.saturating_sub(rand::random_range(0..5));
+                    call(&once, &key(nearby), &effects, &heard).await;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             })
         })
@@ -130,8 +139,11 @@ async fn finish(scene: &Scene, keys: impl Iterator<Item = String>, once: &Idempo
     let (effects, heard, ended) = (scene.effects(), scene.heard(), scene.ended());
     for key in keys {
         call(once, &key, &effects, &heard).await;
-        let id = once.call("effect", key.as_str()).record_id().expect("a good key");
-        let state = once.outcome(&id).await.expect("a store that answers").map(|found| found.state.kind());
+        let state = once
+            .outcome(&record_id(&key))
+            .await
+            .expect("a store that answers")
+            .map(|found| found.state.kind());
         let state = match state {
             Some(StateKind::Running) => "running",
             Some(StateKind::Lapsed) => "lapsed",

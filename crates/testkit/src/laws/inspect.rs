@@ -101,6 +101,26 @@ pub async fn a_listing_by_filter_shows_what_matches(harness: &dyn InspectHarness
     }
 }
 
+/// A range of ids narrows a listing, both ends included, also where another filter or a cursor does.
+pub async fn a_range_of_ids_shows_what_is_in_it(harness: &dyn InspectHarness) {
+    let (store, route) = (harness.inspect(), own_route());
+    let mut all = Vec::new();
+    for n in 0..20 {
+        let case = case(harness, &route);
+        case.settled(if n % 2 == 0 { completed("a") } else { unknown("?") }).await;
+        all.push(case.id);
+    }
+    all.sort_unstable();
+    for (first, last) in [(0, 19), (3, 16), (7, 7)] {
+        let ids_between = Some(all[first]..=all[last]);
+        let filter = Filter { ids: ids_between.clone(), ..of_route(&route) };
+        assert_eq!(ids(&list_all(&*store, &filter).await), all[first..=last], "{first} to {last}");
+        let lapsed = Filter { state: Some(StateKind::Lapsed), ..filter };
+        let listed = list_all(&*store, &lapsed).await;
+        assert!(listed.iter().all(|listed| all[first..=last].contains(&listed.id)), "{listed:?}");
+    }
+}
+
 /// Page by page every record is shown exactly once, in an order that stays the same.
 pub async fn pages_show_every_record_once(harness: &dyn InspectHarness) {
     let (store, route) = (harness.inspect(), own_route());
@@ -226,4 +246,18 @@ pub async fn lapsed_records_come_oldest_first(harness: &dyn InspectHarness) {
     assert_eq!(ids(&own), expected);
     assert!(lapsed.iter().all(|listed| listed.snapshot.state.kind() == StateKind::Lapsed));
     assert_eq!(ok(store.lapsed(2).await).len(), 2);
+}
+
+/// What needs a person is counted up to a limit, and by whether a word was left; it is known since when.
+pub async fn what_needs_a_person_is_counted(harness: &dyn InspectHarness) {
+    let (store, route) = (harness.inspect(), own_route());
+    let before = ok(store.unresolved(u32::MAX).await);
+    let cases = one_of_each(harness, &route).await;
+    let after = ok(store.unresolved(u32::MAX).await);
+    assert_eq!((after.count - before.count, after.silent - before.silent), (2, 1));
+    let oldest = after.oldest.expect("there are some");
+    for (case, kind) in cases {
+        assert!(kind != StateKind::Lapsed || case.snapshot().await.age <= oldest + case.unit() * 2);
+    }
+    assert_eq!(ok(store.unresolved(1).await).count, 1);
 }

@@ -2,7 +2,7 @@
 
 use onlyonce_core::{Claim, Settled, StateKind, Verdict};
 
-use super::case::{Case, completed, ok, unknown};
+use super::case::{Case, LONG, completed, ok, unknown};
 use crate::harness::Harness;
 
 const EXPIRED: usize = 5;
@@ -46,4 +46,21 @@ pub async fn sweep_removes_only_expired_records_and_respects_its_limit(harness: 
     let [running, lapsed, done, released] =
         [StateKind::Running, StateKind::Lapsed, StateKind::Completed, StateKind::Released];
     assert_eq!(kinds, [running, lapsed, done, released, lapsed]);
+}
+
+/// A sweep that deletes fewer than it may has left none, however often the records changed before they expired.
+pub async fn a_sweep_that_finds_fewer_than_it_may_leaves_none(harness: &dyn Harness) {
+    const CHANGES: u32 = 20;
+    let expired: Vec<_> = (0..EXPIRED).map(|_| Case::new(harness)).collect();
+    for case in &expired {
+        let attempt = case.run().await;
+        for _ in 0..CHANGES {
+            assert_eq!(case.renew(&attempt.id(), LONG).await, Settled::Applied);
+        }
+        assert_eq!(case.settle_for(&attempt.id(), completed("a"), case.unit()).await, Settled::Applied);
+    }
+    expired[0].pass(2).await;
+    let store = harness.store();
+    while ok(store.sweep(BATCH).await) >= BATCH {}
+    assert_eq!(ok(store.sweep(BATCH).await), 0, "some were left");
 }

@@ -52,6 +52,7 @@ macro_rules! __store_laws {
             forget::forget_refuses_a_running_record_and_a_stale_fence,
             forget::a_forgotten_record_is_absent,
             sweep::sweep_removes_only_expired_records_and_respects_its_limit,
+            sweep::a_sweep_that_finds_fewer_than_it_may_leaves_none,
             waiting::a_waiter_is_woken_by_settle,
             waiting::a_waiter_is_woken_by_takeover,
             waiting::a_waiter_is_woken_by_forget,
@@ -74,6 +75,8 @@ macro_rules! __inspect_laws {
     ([$($each:tt)+] $($context:tt)*) => {
         $($each)+! { ($($context)*)
             inspect::a_listing_by_filter_shows_what_matches,
+            inspect::a_range_of_ids_shows_what_is_in_it,
+            inspect::what_needs_a_person_is_counted,
             inspect::pages_show_every_record_once,
             inspect::paging_survives_records_that_come_and_go,
             inspect::a_foreign_cursor_is_refused,

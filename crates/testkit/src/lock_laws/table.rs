@@ -3,12 +3,12 @@
 /// Makes one test of every law of `LockBackend` (of `onlyonce_core::lock`), named as the law, for this
 /// [`LockHarness`](crate::LockHarness). Put two harnesses of one file into two modules.
 ///
-/// With `fenced` after the harness, also of the laws about fences.
+/// With `fenced` after the harness, also of the laws of a lock that is in one place, and so can have fences.
 #[macro_export]
 macro_rules! lock_conformance {
     ($harness:ty) => {
         $crate::__lock_tests! { $harness;
-            taking::exactly_one_of_many_acquires_is_granted,
+            taking::no_two_of_many_acquires_are_granted,
             taking::a_held_lock_is_taken_and_says_for_how_long,
             taking::a_repeated_acquire_is_granted_and_renews,
             taking::a_lock_that_ran_out_is_free,
@@ -30,6 +30,7 @@ macro_rules! lock_conformance {
     ($harness:ty, fenced) => {
         $crate::lock_conformance!($harness);
         $crate::__lock_tests! { $harness;
+            taking::exactly_one_of_many_acquires_is_granted,
             fences::fences_rise_over_release_and_expiry,
             fences::a_repeated_acquire_has_no_lower_fence,
         }

@@ -7,9 +7,25 @@ use onlyonce_core::lock::Acquired;
 
 use super::{Case, LONG, LockHarness};
 
-/// Of many owners at once, exactly one is granted a free lock.
+/// Of many owners at once, exactly one is granted a lock that is in one place.
 pub async fn exactly_one_of_many_acquires_is_granted<H: LockHarness>(harness: &H) {
+    let granted = race(&Case::new(harness)).await;
+    assert_eq!(granted, 1, "{granted} owners have it at once");
+}
+
+/// Of many owners at once, no two are granted a lock; where it is taken in several places at once rivals may undo each other, and
+/// then nobody has it.
+pub async fn no_two_of_many_acquires_are_granted<H: LockHarness>(harness: &H) {
     let case = Case::new(harness);
+    let granted = race(&case).await;
+    assert!(granted <= 1, "{granted} owners have it at once");
+    if granted == 0 {
+        assert!(case.takes(&Owner::random(), LONG).await, "rivals left something behind");
+    }
+}
+
+/// How many of them were granted the lock.
+async fn race<H: LockHarness>(case: &Case<'_, H>) -> u32 {
     let rivals: Vec<_> = (0..16)
         .map(|_| {
             let (backend, name) = (Arc::clone(&case.backend), case.name.clone());
@@ -23,11 +39,7 @@ pub async fn exactly_one_of_many_acquires_is_granted<H: LockHarness>(harness: &H
     for rival in rivals {
         granted += u32::from(rival.await.expect("no panic"));
     }
-    // Where a lock is taken in several places at once, rivals may undo each other; then nobody has it.
-    assert!(granted <= 1, "{granted} owners have it at once");
-    if granted == 0 {
-        assert!(case.takes(&Owner::random(), LONG).await, "rivals left something behind");
-    }
+    granted
 }
 
 /// A lock that somebody has is taken, and its rest of time is known.

@@ -48,6 +48,7 @@ impl ModelStore {
         let fence = self.clock.wall_micros().max(last + 1);
         tables.fences.insert(id, fence);
         let over = match &before {
+            None if self.has(Flaw::FirstOverReleased) => Over::Released,
             None => Over::Nothing,
             Some(row) if row.phase(now) == Phase::Released => Over::Released,
             Some(_) => Over::Lapsed,

@@ -25,6 +25,10 @@ flaws! {
     RepeatedBeginDoesNotRenew,
     /// A late copy of a begin starts an attempt again that was settled or has lapsed.
     LateBeginReacquires,
+    /// A late copy of a begin starts an attempt again that was completed.
+    CompletedReacquired,
+    /// A first attempt says that it was begun over a released one.
+    FirstOverReleased,
     /// A begin that is refused writes its label and its lease all the same.
     RefusedBeginWrites,
     /// A lapsed record is taken over by whoever comes.
@@ -37,6 +41,8 @@ flaws! {
     SeenFenceUnchecked,
     /// A released record needs leave to be begun again.
     ReleasedIsHeld,
+    /// A record that runs is taken over where lapsed ones may be.
+    RunningTakenOver,
     /// A completed record is taken over where lapsed ones may be.
     CompletedTakenOver,
     /// The owner is compared, the fence is not.
@@ -47,6 +53,10 @@ flaws! {
     FenceDemanded,
     /// A lease that is over can be renewed.
     RenewAfterLapse,
+    /// An attempt that was settled can be renewed.
+    RenewAfterSettle,
+    /// Whatever is said about a record that is not there is applied.
+    AbsentIsApplied,
     /// A renewal counts from the end of the lease and not from now.
     RenewalAdds,
     /// A holder whose lease is over can't settle.
@@ -55,6 +65,8 @@ flaws! {
     RepeatedSettleRefused,
     /// The same settlement again is kept longer.
     RepeatedSettleExtends,
+    /// A completion is acknowledged and not kept.
+    CompletionLost,
     /// A second, different settlement overwrites the first.
     AnotherSettlementAccepted,
     /// Answers are stored as text.
@@ -81,6 +93,8 @@ flaws! {
     ForgetsAnyFence,
     /// A sweep takes all that it finds.
     SweepIgnoresLimit,
+    /// A sweep stops before its limit, though there is more.
+    SweepStopsEarly,
     /// A sweep takes lapsed records for expired ones.
     SweepsLapsed,
     /// Nobody is woken by a change.
@@ -103,6 +117,10 @@ flaws! {
     ListsExpired,
     /// A listing does not compare the state.
     ListIgnoresState,
+    /// A listing does not compare the id.
+    ListIgnoresIds,
+    /// What needs a person is counted with what runs.
+    UnresolvedIncludesRunning,
     /// A page starts at the cursor and not after it.
     PagesOverlap,
     /// A cursor is a number of records to skip.

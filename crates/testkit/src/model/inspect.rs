@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use onlyonce_core::{Cursor, ErrorKind, Filter, Inspect, Listed, Page, RecordId, StateKind, StoreError};
+use onlyonce_core::{
+    Cursor, ErrorKind, Filter, Inspect, Listed, Page, RecordId, StateKind, StoreError, Unresolved,
+};
 
 use super::{Flaw, ModelStore};
 
@@ -12,9 +14,11 @@ impl Inspect for ModelStore {
     async fn list(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Page, StoreError> {
         let filter = match self.flaw {
             Some(Flaw::ListIgnoresState) => Filter { state: None, ..filter.clone() },
+            Some(Flaw::ListIgnoresIds) => Filter { ids: None, ..filter.clone() },
             _ => filter.clone(),
         };
-        let found = self.sorted(self.has(Flaw::ListsExpired), |listed| filter.matches(&listed.snapshot));
+        let found =
+            self.sorted(self.has(Flaw::ListsExpired), |listed| filter.matches(&listed.id, &listed.snapshot));
         let start = match after {
             None => 0,
             Some(Cursor(text)) if self.has(Flaw::CursorIsOffset) => text.parse().map_err(|_| not_ours())?,
@@ -50,6 +54,13 @@ impl Inspect for ModelStore {
         }
         lapsed.truncate(limit as usize);
         Ok(lapsed)
+    }
+
+    async fn unresolved(&self, limit: u32) -> Result<Unresolved, StoreError> {
+        let runs = self.has(Flaw::UnresolvedIncludesRunning);
+        let counts = |kind| kind == StateKind::Lapsed || (runs && kind == StateKind::Running);
+        let found = self.sorted(false, |listed| counts(listed.snapshot.state.kind()));
+        Ok(found.iter().take(limit as usize).map(|listed| &listed.snapshot).collect())
     }
 }
 

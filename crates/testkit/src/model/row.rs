@@ -75,9 +75,12 @@ impl Row {
             Some(Flaw::PayloadVersionIgnored) => self.payload.digest() == claim.fingerprint.digest(),
             _ => self.payload == claim.fingerprint,
         };
-        let late_copy = claim.owner == self.owner && flaw != Some(Flaw::LateBeginReacquires);
+        let reacquires = matches!(flaw, Some(Flaw::LateBeginReacquires | Flaw::CompletedReacquired));
+        let late_copy = claim.owner == self.owner && !reacquires;
         let allowed = match (self.phase(now), claim.takeover) {
+            (Phase::Running, Takeover::Allowed) => flaw == Some(Flaw::RunningTakenOver),
             (Phase::Running, _) => false,
+            (Phase::Completed, _) if flaw == Some(Flaw::CompletedReacquired) => claim.owner == self.owner,
             (Phase::Completed, Takeover::Allowed) => flaw == Some(Flaw::CompletedTakenOver),
             (Phase::Completed, _) => false,
             (_, Takeover::Seen(_)) if flaw == Some(Flaw::SeenFenceUnchecked) => true,

@@ -34,9 +34,10 @@ impl Store for ModelStore {
         let (id, now) = (self.place(id), self.now());
         let mut tables = self.tables.lock();
         let Some(row) = tables.rows.get_mut(&id).filter(|row| !self.is_gone(row, now)) else {
-            return Ok(Settled::Lost);
+            return Ok(self.on_absent());
         };
         let in_time = row.phase(now) == Phase::Running
+            || (self.has(Flaw::RenewAfterSettle) && row.word.is_some())
             || (self.has(Flaw::RenewAfterLapse) && row.word.is_none() && row.phase(now) == Phase::Lapsed);
         if !in_time || !row.is_spoken_for_by(attempt, self.flaw) {
             return Ok(Settled::Lost);
@@ -54,7 +55,7 @@ impl Store for ModelStore {
         let (id, now) = (self.place(id), self.now());
         let mut tables = self.tables.lock();
         let Some(row) = tables.rows.get_mut(&id).filter(|row| !self.is_gone(row, now)) else {
-            return Ok(Settled::Lost);
+            return Ok(self.on_absent());
         };
         if !row.is_spoken_for_by(attempt, self.flaw) {
             return Ok(Settled::Lost);
@@ -76,6 +77,9 @@ impl Store for ModelStore {
                 }
                 return Ok(Settled::Applied);
             }
+        }
+        if self.has(Flaw::CompletionLost) && matches!(verdict, Verdict::Completed(_)) {
+            return Ok(Settled::Applied);
         }
         row.word = Some((verdict, now));
         row.keep_until = how.retain + if self.has(Flaw::ExpiryFromBegin) { row.begun } else { now };
@@ -122,7 +126,11 @@ impl Store for ModelStore {
         let old = |row: &Row| {
             row.end(self.flaw) <= now || (self.has(Flaw::SweepsLapsed) && row.phase(now) == Phase::Lapsed)
         };
-        let most = if self.has(Flaw::SweepIgnoresLimit) { usize::MAX } else { limit as usize };
+        let most = match self.flaw {
+            Some(Flaw::SweepIgnoresLimit) => usize::MAX,
+            Some(Flaw::SweepStopsEarly) => limit.min(2) as usize,
+            _ => limit as usize,
+        };
         let swept: Vec<RecordId> =
             tables.rows.iter().filter(|(_, row)| old(row)).map(|(id, _)| *id).take(most).collect();
         for id in &swept {
@@ -162,6 +170,10 @@ impl Store for ModelStore {
 }
 
 impl ModelStore {
+    fn on_absent(&self) -> Settled {
+        if self.has(Flaw::AbsentIsApplied) { Settled::Applied } else { Settled::Lost }
+    }
+
     fn as_stored(&self, verdict: &Verdict) -> Verdict {
         match verdict {
             Verdict::Completed(answer) if self.has(Flaw::AnswersAsText) => {

@@ -110,6 +110,10 @@ impl Line {
         loop {
             let n = from.read(&mut buffer).await?;
             if n == 0 {
+                if self.loses(direction) {
+                    // An end of stream is lost like bytes are: nobody hears of it before the connection is reset.
+                    std::future::pending::<()>().await;
+                }
                 return if ended { Ok(()) } else { to.shutdown().await };
             }
             let bytes = &buffer[..n];
@@ -154,6 +158,17 @@ impl Line {
         to.write_all(bytes).await
     }
 
+    /// Whether what goes in this direction is lost, now or since earlier.
+    fn loses(&self, direction: Direction) -> bool {
+        let mut now = self.now.lock();
+        let lost = match direction {
+            Direction::ToServer => &mut now.requests_lost,
+            Direction::ToClient => &mut now.replies_lost,
+        };
+        *lost |= self.shared.black_hole.load(Ordering::SeqCst);
+        *lost
+    }
+
     /// Ends when all connections are reset, or those that lost bytes and this is one.
     async fn is_cut(&self, cuts: &mut watch::Receiver<Cuts>) {
         let before = cuts.borrow().all;
@@ -184,14 +199,13 @@ impl Line {
         }
         let before = now.requested;
         now.requested += bytes.len();
-        let silent = self.shared.black_hole.load(Ordering::SeqCst);
-        if silent || now.fault == Some(NetFault::DropRequest) {
-            now.requests_lost = true;
-        }
-        if now.requests_lost {
+        now.requests_lost |= now.fault == Some(NetFault::DropRequest);
+        let fault = now.fault;
+        drop(now);
+        if self.loses(Direction::ToServer) {
             return Fate::Lost;
         }
-        match now.fault {
+        match fault {
             Some(NetFault::DelayRequest(by)) => Fate::Late(by),
             Some(NetFault::ResetRequest { after }) => Fate::Cut(after.saturating_sub(before)),
             Some(NetFault::HalfCloseRequest) => Fate::Last,
@@ -204,14 +218,13 @@ impl Line {
         now.answered = true;
         let before = now.replied;
         now.replied += n;
-        let silent = self.shared.black_hole.load(Ordering::SeqCst);
-        if silent || now.fault == Some(NetFault::DropReply) {
-            now.replies_lost = true;
-        }
-        if now.replies_lost {
+        now.replies_lost |= now.fault == Some(NetFault::DropReply);
+        let fault = now.fault;
+        drop(now);
+        if self.loses(Direction::ToClient) {
             return Fate::Lost;
         }
-        match now.fault {
+        match fault {
             Some(NetFault::DelayReply(by)) => Fate::Late(by),
             Some(NetFault::ResetReply { after }) => Fate::Cut(after.saturating_sub(before)),
             Some(NetFault::HalfCloseReply) => Fate::End,

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use onlyonce_core::codec::Writer;
-use onlyonce_core::{Answer, Fingerprint, Intent, Refusal, Settings, Started, StateKind};
+use onlyonce_core::codec::{CodecError, Writer};
+use onlyonce_core::{
+    Answer, Bytes, Class, Classify, Fingerprint, Intent, Refusal, Settings, Started, StateKind,
+};
 
 use crate::world::{Failed, KEY, Paid, World};
 
@@ -106,4 +108,128 @@ async fn results_of_any_serde_type_come_back() {
     };
     assert_eq!(call().await.unwrap(), call().await.unwrap());
     assert_eq!(world.effects(), 1);
+}
+
+/// Calls twice; what the first heard, and what the retry did.
+async fn twice<T>(world: &World, key: &str, value: impl Fn() -> T) -> (Result<T, Failed>, Result<T, Failed>)
+where
+    T: serde::Serialize + serde::de::DeserializeOwned,
+{
+    let call = async || {
+        let body = async {
+            world.effect(key).await?;
+            Ok(value())
+        };
+        world.call(key).run(body).await
+    };
+    (call().await, call().await)
+}
+
+#[tokio::test]
+async fn floats_come_back_bit_by_bit() {
+    let world = World::new();
+    let prices: Vec<f64> = (1..3000).map(|n| f64::from(n) * 0.1 * 1.19).collect();
+    let (first, again) = twice(&world, "prices", || prices.clone()).await;
+    let bits =
+        |heard: Result<Vec<f64>, Failed>| heard.unwrap().into_iter().map(f64::to_bits).collect::<Vec<_>>();
+    assert_eq!(bits(first), bits(again));
+    let odd = [0.0, -0.0, f64::MIN_POSITIVE, 5e-324, f64::MAX, f64::MIN, f64::EPSILON, 0.1 + 0.2];
+    let (first, again) = twice(&world, "odd", || odd).await;
+    assert_eq!(first.unwrap().map(f64::to_bits), again.unwrap().map(f64::to_bits));
+    let (first, again) = twice(&world, "small", || [0.1_f32, 16_777_217.0, f32::MIN_POSITIVE]).await;
+    assert_eq!(first.unwrap().map(f32::to_bits), again.unwrap().map(f32::to_bits));
+    assert_eq!(world.effects(), 3);
+}
+
+#[tokio::test]
+async fn what_can_not_be_kept_exactly_is_given_once_and_never_replayed_as_something_else() {
+    async fn is_kept_without<T>(world: &World, key: &str, value: impl Fn() -> T)
+    where
+        T: serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
+    {
+        let (first, again) = twice(world, key, value).await;
+        assert!(first.is_ok(), "{key}");
+        assert!(matches!(again, Err(Failed::Refused(Refusal::Duplicate))), "{key}: {again:?}");
+        assert_eq!(world.stored(key).await, Some(Answer::none()), "{key}");
+    }
+    let world = World::new();
+    is_kept_without(&world, "some unit", || Some(())).await;
+    is_kept_without(&world, "some none", || Some(None::<u8>)).await;
+    is_kept_without(&world, "within", || vec![(1, Some(Some(()))), (2, None)]).await;
+    is_kept_without(&world, "NaN", || f64::NAN).await;
+    is_kept_without(&world, "infinity", || f64::INFINITY).await;
+    is_kept_without(&world, "an optional infinity", || Some(f32::NEG_INFINITY)).await;
+    is_kept_without(&world, "in a map", || HashMap::from([("a".to_owned(), Some(f64::NAN))])).await;
+    #[derive(Debug, serde::Serialize, serde::Deserialize)]
+    struct Deep(Option<Box<Deep>>, u8);
+    is_kept_without(&world, "too deep", || {
+        (0..200).fold(Deep(None, 0), |deep, n| Deep(Some(Box::new(deep)), n))
+    })
+    .await;
+    assert_eq!(world.effects(), 8);
+}
+
+#[tokio::test]
+async fn values_whose_order_is_chance_come_back() {
+    let world = World::new();
+    let set = || (0..500).collect::<std::collections::HashSet<u32>>();
+    let map = || (0..500).map(|n| (n, Some(u128::MAX - u128::from(n)))).collect::<HashMap<u32, _>>();
+    let (first, again) = twice(&world, KEY, || (set(), map(), Some("x".to_owned()), (), None::<()>)).await;
+    assert_eq!(first.unwrap(), again.unwrap());
+}
+
+#[tokio::test]
+async fn a_kept_error_whose_members_have_no_order_comes_back() {
+    #[derive(Debug)]
+    struct Declined(HashMap<String, u32>);
+    impl From<Refusal> for Declined {
+        fn from(refusal: Refusal) -> Self {
+            Self(HashMap::from([(format!("{refusal:?}"), 0)]))
+        }
+    }
+    impl Classify for Declined {
+        fn classify(&self) -> Class {
+            Class::Keep
+        }
+        fn save(&self) -> Result<Bytes, CodecError> {
+            let saved = serde_json::to_vec(&self.0).map_err(|error| CodecError::Invalid(error.to_string()));
+            saved.map(Bytes::from)
+        }
+        fn revive(saved: Bytes) -> Result<Self, CodecError> {
+            let saved = serde_json::from_slice(&saved);
+            saved.map(Self).map_err(|error| CodecError::Invalid(error.to_string()))
+        }
+    }
+    let world = World::new();
+    let why = || (0..50).map(|n| (format!("reason {n}"), n)).collect::<HashMap<_, _>>();
+    for _ in 0..2 {
+        let heard = world.call(KEY).run(async { Err::<u8, _>(Declined(why())) }).await;
+        assert_eq!(heard.unwrap_err().0, why());
+    }
+}
+
+#[tokio::test]
+async fn a_kept_error_that_does_not_come_back_as_the_same_is_not_replayed() {
+    #[derive(Debug)]
+    struct Lossy(String);
+    impl From<Refusal> for Lossy {
+        fn from(refusal: Refusal) -> Self {
+            Self(format!("{refusal:?}"))
+        }
+    }
+    impl Classify for Lossy {
+        fn classify(&self) -> Class {
+            Class::Keep
+        }
+        fn save(&self) -> Result<Bytes, CodecError> {
+            Ok(self.0.clone().into())
+        }
+        fn revive(saved: Bytes) -> Result<Self, CodecError> {
+            Ok(Self(String::from_utf8_lossy(&saved).to_lowercase()))
+        }
+    }
+    let world = World::new();
+    let call = async || world.call(KEY).run(async { Err::<u8, _>(Lossy("Card EXPIRED".into())) }).await;
+    assert_eq!(call().await.unwrap_err().0, "Card EXPIRED");
+    assert_eq!(call().await.unwrap_err().0, "Duplicate");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use onlyonce_core::{OnLapse, Recovery, Refusal, Settings, StateKind};
+use onlyonce_core::{Answer, OnLapse, Recovery, Refusal, Resolution, Settings, State, StateKind};
 use onlyonce_testkit::{Fault, Op};
 
 use crate::world::{Failed, KEY, LEASE, Paid, World, quiet};
@@ -22,7 +22,11 @@ async fn pay(world: &World, found: Recovery<&'static str>) -> (Paid, usize) {
     let call = world.call(KEY).recover(move |permit| async move {
         assert_eq!(permit.attempt(), 2);
         count.fetch_add(1, Ordering::Relaxed);
-        found
+        match found {
+            Recovery::Done(receipt) => Recovery::Done(receipt.to_owned()),
+            Recovery::NotDone => Recovery::NotDone,
+            Recovery::Unknown => Recovery::Unknown,
+        }
     });
     let heard = world.in_time(call.run(world.effect(KEY))).await;
     (heard, asked.load(Ordering::Relaxed))
@@ -52,6 +56,96 @@ async fn rerun_takes_over_with_a_higher_fence() {
     assert_eq!((record.attempts, record.state.kind()), (2, StateKind::Completed));
 }
 
+/// Leaves a record of which nobody knows whether it happened, and what was seen of it.
+async fn leave_doubt(world: &World) -> Answer {
+    let seen = Answer("504 from the bank".into());
+    world.neighbour().run_by_hand(KEY).await.unknown(seen.clone()).await.unwrap();
+    seen
+}
+
+async fn evidence(world: &World) -> Option<Answer> {
+    match world.snapshot(KEY).await?.state {
+        State::Lapsed { evidence, .. } => Some(evidence),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_takeover_that_nobody_heard_of_leaves_what_was_seen() {
+    let reruns = World::with(Settings { on_lapse: OnLapse::Rerun, ..Settings::default() });
+    for world in [reruns, asking()] {
+        let seen = leave_doubt(&world).await;
+        let before = world.snapshot(KEY).await.unwrap().fence;
+        world.pass(AFTER).await;
+        world.faults.next(Op::Begin, Fault::Delay(Duration::ZERO), 1);
+        world.faults.next(Op::Begin, Fault::ReplyLost, 4);
+        world.refused(KEY).await;
+        let put_back = async {
+            while world.snapshot(KEY).await.is_none_or(|now| now.fence == before)
+                || evidence(&world).await.is_none()
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        world.in_time(put_back).await;
+        assert_eq!(evidence(&world).await, Some(seen));
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_takes_over_and_is_dropped_leaves_what_was_seen() {
+    let world = World::with(Settings { on_lapse: OnLapse::Rerun, ..Settings::default() });
+    let seen = leave_doubt(&world).await;
+    let running = world.run_by_hand(KEY).await;
+    assert_eq!(world.kind(KEY).await, Some(StateKind::Running));
+    drop(running);
+    world.until(KEY, StateKind::Lapsed).await;
+    assert_eq!(evidence(&world).await, Some(seen));
+}
+
+#[tokio::test]
+async fn a_resolution_that_does_not_go_through_leaves_what_was_seen() {
+    for fault in [Fault::HangBefore, Fault::Unavailable, Fault::Rejected] {
+        let world = World::new();
+        let seen = leave_doubt(&world).await;
+        let before = world.snapshot(KEY).await.unwrap().fence;
+        let (once, id) = (world.once.clone(), world.id(KEY));
+        // More than the resolution itself makes, so that what puts the doubt back has to insist as well.
+        let times = if fault == Fault::Unavailable { 6 } else { 1 };
+        world.faults.next(Op::Settle, fault, times);
+        let answer = Resolution::Happened(Answer("by hand".into()));
+        tokio::select! {
+            resolved = world.in_time(once.resolve(&id, before, answer)) => assert!(resolved.is_err()),
+            () = world.clock_sleep(Duration::from_secs(20)) => assert_eq!(fault, Fault::HangBefore),
+        }
+        world.until(KEY, StateKind::Lapsed).await;
+        assert!(world.snapshot(KEY).await.unwrap().fence > before, "{fault:?}");
+        assert_eq!(evidence(&world).await, Some(seen), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_seen_is_put_back_however_long_the_store_is_away() {
+    let world = World::new();
+    let seen = leave_doubt(&world).await;
+    let before = world.snapshot(KEY).await.unwrap().fence;
+    world.faults.always(Op::Settle, Fault::Unavailable);
+    let answer = Resolution::Happened(Answer("by hand".into()));
+    let resolved = world.in_time(world.once.resolve(&world.id(KEY), before, answer)).await;
+    assert!(resolved.is_err());
+    for _ in 0..20 {
+        world.pass(world.once.settings().lease).await;
+    }
+    assert_ne!(evidence(&world).await, Some(seen.clone()), "it can't be put back yet");
+    world.faults.heal();
+    let put_back = async {
+        while evidence(&world).await.as_ref() != Some(&seen) {
+            tokio::task::yield_now().await;
+        }
+    };
+    world.in_time(put_back).await;
+}
+
 #[tokio::test]
 async fn before_its_time_nobody_is_asked_and_the_caller_hears_when() {
     let world = asking();
@@ -78,6 +172,19 @@ async fn found_done_the_answer_is_stored_and_the_body_does_not_run() {
         "a retry is not asked about again"
     );
     assert_eq!(world.effects(), 0);
+}
+
+#[tokio::test]
+async fn found_done_with_what_can_not_be_kept_it_is_done_all_the_same() {
+    let world = asking();
+    world.lapse(KEY).await;
+    world.pass(AFTER).await;
+    for _ in 0..2 {
+        let call = world.call(KEY).recover(|_| async { Recovery::Done(f64::NAN) });
+        let heard = world.in_time(call.run(async { Ok::<_, Failed>(1.0) })).await;
+        assert!(matches!(heard, Err(Failed::Refused(Refusal::Duplicate))), "{heard:?}");
+        assert_eq!(world.kind(KEY).await, Some(StateKind::Completed));
+    }
 }
 
 #[tokio::test]

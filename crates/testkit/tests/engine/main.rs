@@ -12,6 +12,7 @@ mod input;
 mod leases;
 mod payloads;
 mod repair;
+mod runtimes;
 mod settle_faults;
 mod storm;
 mod waiting;

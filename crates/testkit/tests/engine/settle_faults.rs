@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onlyonce_core::{Refusal, StateKind};
+use onlyonce_core::{Answer, OnLapse, Refusal, Settings, StateKind};
 use onlyonce_testkit::{Fault, Op};
 
 use crate::world::{Failed, KEY, World, quiet};
@@ -61,12 +61,43 @@ async fn a_release_is_stored_later_too() {
 }
 
 #[tokio::test]
-async fn an_answer_that_the_store_refuses_for_good_leaves_the_record_to_lapse() {
+async fn an_answer_that_the_store_refuses_is_left_out_and_what_was_done_stays_done() {
+    let world = World::with(Settings { on_lapse: OnLapse::Rerun, ..Settings::default() });
+    world.faults.next(Op::Settle, Fault::Rejected, 1);
+    world.paid(KEY).await;
+    assert_eq!(world.stored(KEY).await, Some(Answer::none()));
+    assert!(matches!(world.refused(KEY).await, Refusal::Duplicate), "beside the flight");
+    assert!(matches!(world.neighbour().refused(KEY).await, Refusal::Duplicate));
+    assert_eq!(world.faults.calls(Op::Settle), 2, "refused for good is not repeated");
+}
+
+#[tokio::test]
+async fn an_answer_that_the_store_refuses_later_is_left_out_too() {
     let world = World::new();
-    world.faults.next(Op::Settle, Fault::Rejected, 2);
+    world.faults.next(Op::Settle, Fault::Unavailable, 6);
+    world.faults.next(Op::Settle, Fault::Rejected, 1);
+    world.paid(KEY).await;
+    world.until(KEY, StateKind::Completed).await;
+    assert_eq!(world.stored(KEY).await, Some(Answer::none()));
+    assert!(matches!(world.refused(KEY).await, Refusal::Duplicate));
+}
+
+#[tokio::test]
+async fn a_doubt_stays_one_without_the_evidence_that_the_store_refuses() {
+    let world = World::with(Settings { retain_unsettled: Duration::from_secs(7000), ..Settings::default() });
+    let running = world.run_by_hand(KEY).await;
+    world.faults.next(Op::Settle, Fault::Rejected, 1);
+    running.unknown(Answer("504 from the bank".into())).await.unwrap();
+    assert_eq!(world.kind(KEY).await, Some(StateKind::Lapsed), "at once, not when its lease is over");
+}
+
+#[tokio::test]
+async fn a_store_that_refuses_every_settlement_leaves_the_record_to_lapse() {
+    let world = World::new();
+    world.faults.next(Op::Settle, Fault::Rejected, 3);
     world.paid(KEY).await;
     quiet().await;
-    assert_eq!(world.faults.calls(Op::Settle), 2, "refused for good is not repeated");
+    assert_eq!(world.faults.calls(Op::Settle), 3, "with its answer and without it, and once more later");
     world.pass(world.once.settings().lease).await;
     assert_eq!(world.kind(KEY).await, Some(StateKind::Lapsed));
     assert!(matches!(world.refused(KEY).await, Refusal::Unknown { .. }), "it is never run again");

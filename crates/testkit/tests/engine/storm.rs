@@ -128,13 +128,19 @@ async fn no_storm_makes_an_effect_happen_twice_or_gives_two_answers() {
 
 #[tokio::test]
 async fn a_storm_shows_what_is_wrong_with_a_flawed_store() {
-    for flaw in [Flaw::TwoAcquirers, Flaw::ExpiresWithLease, Flaw::TakeoverAlwaysAllowed] {
+    let cases = [
+        (Flaw::TwoAcquirers, "2 effects"),
+        (Flaw::ExpiresWithLease, "2 effects"),
+        (Flaw::TakeoverAlwaysAllowed, "2 effects"),
+        (Flaw::CompletionLost, "a stored answer was lost"),
+    ];
+    for (flaw, wrong) in cases {
         let mut found = Vec::new();
         for seed in 0..3 {
             let clock = ManualClock::new();
             let model = ModelStore::new(clock.clone()).with_flaw(flaw);
             found.extend(storm(seed, Arc::new(model), clock).await.err());
         }
-        assert!(found.iter().any(|found| found.to_string().contains("2 effects")), "{flaw:?}: {found:?}");
+        assert!(found.iter().any(|found| found.to_string().contains(wrong)), "{flaw:?}: {found:?}");
     }
 }

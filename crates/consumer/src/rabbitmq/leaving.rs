@@ -1,0 +1,121 @@
+//! What leaves the queue: to wait in a delay queue, or for good, to the dead letter.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapin::options::QueueDeclareOptions;
+use lapin::{BasicProperties, Connection, ErrorKind};
+use parking_lot::Mutex;
+
+use super::confirmed::{Confirmed, Routed};
+use super::delay;
+use super::link::Target;
+use crate::adapter::BrokerError;
+use crate::patience::in_time;
+
+/// Publishes what leaves the queue, and waits until the broker has it. Each way has a channel of its own: what makes the broker close
+/// one does not fail the messages on the other.
+pub(super) struct Leaving {
+    connection: Arc<Connection>,
+    pub(super) queue: String,
+    dead: Target,
+    to_dead: Confirmed,
+    to_wait: Confirmed,
+    delays: Mutex<BTreeMap<u64, Delays>>,
+}
+
+/// What is known of a delay queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Delays {
+    Ready,
+    /// There is one of its name that is none of ours.
+    Foreign,
+}
+
+/// The reply code of a queue that was made with other arguments.
+const PRECONDITION_FAILED: u16 = 406;
+
+impl Leaving {
+    pub(super) fn on(connection: &Arc<Connection>, queue: String, dead: Target) -> Self {
+        let [to_dead, to_wait] = [(); 2].map(|()| Confirmed::on(Arc::clone(connection)));
+        let connection = Arc::clone(connection);
+        Self { connection, queue, dead, to_dead, to_wait, delays: Mutex::default() }
+    }
+
+    /// To come back after the pause, or a longer one where the delay queue for it can't be used.
+    pub(super) async fn later(
+        &self,
+        pause: Duration,
+        payload: &[u8],
+        properties: BasicProperties,
+    ) -> Result<(), BrokerError> {
+        for tier in delay::tiers(pause) {
+            // The second time, if somebody has deleted the queue since it was made.
+            for _ in 0..2 {
+                if self.delay_queue(tier).await? == Delays::Foreign {
+                    break;
+                }
+                let name = delay::name(&self.queue, tier).into();
+                match self.to_wait.publish("".into(), name, payload, properties.clone()).await? {
+                    Routed::Stored => return Ok(()),
+                    Routed::Nowhere => self.delays.lock().remove(&tier),
+                };
+            }
+        }
+        let why = format!(
+            "no delay queue of {} for {pause:?} or more can be used; delete those of other making",
+            self.queue
+        );
+        Err(BrokerError::new("put a message off", why))
+    }
+
+    async fn delay_queue(&self, tier: u64) -> Result<Delays, BrokerError> {
+        let known = self.delays.lock().get(&tier).copied();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let name = delay::name(&self.queue, tier);
+        let making = async {
+            // A question that is answered with no ends its channel, so it has one of its own.
+            let channel = self.connection.create_channel().await?;
+            let (options, arguments) = (QueueDeclareOptions::durable(), delay::arguments(&self.queue, tier));
+            match channel.queue_declare(name.as_str().into(), options, arguments).await {
+                Ok(_) => channel.close(200, "made".into()).await.map(|()| Delays::Ready),
+                Err(error) if is_foreign(&error) => Ok(Delays::Foreign),
+                Err(error) => Err(error),
+            }
+        };
+        let found = in_time("make a delay queue", making).await?;
+        if found == Delays::Foreign {
+            tracing::warn!(
+                queue = name,
+                "the delay queue was made with other arguments; a longer delay is used instead"
+            );
+        }
+        self.delays.lock().insert(tier, found);
+        Ok(found)
+    }
+
+    pub(super) async fn dead(&self, payload: &[u8], properties: BasicProperties) -> Result<(), BrokerError> {
+        let Target { exchange, key } = &self.dead;
+        match self.to_dead.publish(exchange.as_str().into(), key.as_str().into(), payload, properties).await?
+        {
+            Routed::Stored => Ok(()),
+            Routed::Nowhere => {
+                Err(BrokerError::new("publish", format!("no queue is bound for {exchange:?} {key:?}")))
+            }
+        }
+    }
+}
+
+fn is_foreign(error: &lapin::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ProtocolError(error) if error.get_id() == PRECONDITION_FAILED)
+}
+
+impl fmt::Debug for Leaving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leaving").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,232 @@
+//! A body that tells when it was cut off.
+
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Version};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+/// Any error of a body.
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Why a body did not come whole.
+#[derive(Debug)]
+pub enum BodyError {
+    /// The body itself failed.
+    Broken(BoxError),
+    /// It ended, but not properly: its end was never sent, or it is shorter than its `Content-Length`.
+    CutOff,
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken(error) => write!(f, "the body broke off: {error}"),
+            Self::CutOff => f.write_str("the body was cut off before its end"),
+        }
+    }
+}
+
+impl Error for BodyError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Broken(error) => Some(&**error),
+            Self::CutOff => None,
+        }
+    }
+}
+
+/// What shows that a body has come to its end, and not just to a stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// That it stops without an error: HTTP/1.1 can't end quietly.
+    Stop,
+    /// HTTP/2: that it says so itself. Hyper takes a stream that is reset with NO_ERROR for ended, as RFC 9113 allows for *answers* to
+    /// uploads; whoever acts on a body must not.
+    Said,
+    /// HTTP/2, read through bodies that may not pass the word on: that it says so itself, or that all of its length has come.
+    SaidOrCounted,
+    /// That it stops without an error: it was checked before by one like this. That all of its length has come shows nothing.
+    Checked,
+}
+
+pin_project! {
+    /// A body that ends with an error if it was cut off.
+    ///
+    /// Wrap a body of hyper in it before anything is done with it: over HTTP/2 a peer that resets its stream with `NO_ERROR` makes
+    /// hyper's body end as if it were whole.
+    #[derive(Debug)]
+    pub struct WholeBody<B> {
+        #[pin]
+        body: B,
+        end: End,
+        // How much must still come, where that is known.
+        left: Option<u64>,
+        trailers: bool,
+    }
+}
+
+impl<B> WholeBody<B> {
+    /// A body that is taken as it comes.
+    pub(crate) fn unchecked(body: B) -> Self {
+        Self { body, end: End::Stop, left: None, trailers: false }
+    }
+}
+
+impl<B: Body> WholeBody<B> {
+    /// A body as hyper gives it, with the version and the headers that it came with.
+    pub fn new(body: B, version: Version, headers: &HeaderMap) -> Self {
+        Self::ending(body, if version == Version::HTTP_2 { End::Said } else { End::Stop }, headers)
+    }
+
+    /// The same for a body that others may have wrapped before.
+    pub(crate) fn wrapped(body: B, version: Version, headers: &HeaderMap) -> Self {
+        Self::ending(body, if version == Version::HTTP_2 { End::SaidOrCounted } else { End::Stop }, headers)
+    }
+
+    /// The same for a body that was checked before, by whoever relays it.
+    pub(crate) fn checked(body: B, headers: &HeaderMap) -> Self {
+        Self::ending(body, End::Checked, headers)
+    }
+
+    /// The same where there is a length and no body: an answer to HEAD, or 304.
+    #[must_use]
+    pub fn bodiless(mut self) -> Self {
+        self.left = None;
+        self
+    }
+
+    fn ending(body: B, end: End, headers: &HeaderMap) -> Self {
+        // What is over before it began has no body, whatever the length that it would have.
+        let left = if body.is_end_stream() { None } else { length(headers) };
+        Self { body, end, left, trailers: false }
+    }
+
+    /// Whether everything that belongs to it has come. More may follow only where that does not change what it says.
+    pub(crate) fn has_come(&self) -> bool {
+        let counted = self.left == Some(0) && !matches!(self.end, End::Said | End::Checked);
+        counted || self.trailers || self.body.is_end_stream()
+    }
+
+    /// Whether all of its length is there, and its end is not.
+    pub(crate) fn lacks_only_its_end(&self) -> bool {
+        self.left == Some(0) && !self.has_come()
+    }
+
+    /// Whether a stop is its end.
+    fn may_stop(&self) -> bool {
+        match self.left {
+            Some(left) if left > 0 => false,
+            _ => matches!(self.end, End::Stop | End::Checked) || self.has_come(),
+        }
+    }
+}
+
+/// The one length that is named; several or none say nothing.
+fn length(headers: &HeaderMap) -> Option<u64> {
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let length = lengths.next()?.to_str().ok()?.parse().ok()?;
+    lengths.next().is_none().then_some(length)
+}
+
+impl<B> Body for WholeBody<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.as_mut().project();
+        Poll::Ready(match ready!(this.body.poll_frame(cx)) {
+            Some(Ok(frame)) => {
+                let came = frame.data_ref().map_or(0, |data| data.len() as u64);
+                *this.left = this.left.map(|left| left.saturating_sub(came));
+                *this.trailers |= frame.is_trailers();
+                Some(Ok(frame))
+            }
+            Some(Err(error)) => Some(Err(BodyError::Broken(error.into()))),
+            None if self.may_stop() => None,
+            None => Some(Err(BodyError::CutOff)),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream() && self.left.is_none_or(|left| left == 0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+
+    use futures_util::FutureExt;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    /// A body that is over after its frames, and says so or does not.
+    struct Frames(VecDeque<Frame<Bytes>>, bool);
+
+    impl Body for Frames {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(self.0.pop_front().map(Ok))
+        }
+
+        fn is_end_stream(&self) -> bool {
+            self.1 && self.0.is_empty()
+        }
+    }
+
+    fn is_whole(version: Version, length: Option<u64>, says: bool, trailers: bool, exact: bool) -> bool {
+        let mut frames = VecDeque::from([Frame::data(Bytes::from_static(b"amount=10"))]);
+        if trailers {
+            frames.push_back(Frame::trailers(HeaderMap::new()));
+        }
+        let headers = length.map(|length| (CONTENT_LENGTH, length.into())).into_iter().collect();
+        let body = Frames(frames, says);
+        let body = if exact {
+            WholeBody::new(body, version, &headers)
+        } else {
+            WholeBody::wrapped(body, version, &headers)
+        };
+        body.collect().now_or_never().unwrap().is_ok()
+    }
+
+    #[test]
+    fn a_body_is_whole_if_its_end_was_seen() {
+        let (one, two) = (Version::HTTP_11, Version::HTTP_2);
+        for exact in [true, false] {
+            assert!(is_whole(one, None, false, false, exact) && is_whole(one, Some(9), false, false, exact));
+            assert!(is_whole(two, None, true, false, exact) && is_whole(two, Some(9), true, false, exact));
+            assert!(is_whole(two, None, false, true, exact));
+            assert!(!is_whole(two, None, false, false, exact));
+            for version in [one, two] {
+                assert!(!is_whole(version, Some(10), true, false, exact), "shorter than its length");
+                assert!(!is_whole(version, Some(10), false, true, exact));
+            }
+        }
+        // All of its length came, and then a reset: only where nothing else can be known is that enough.
+        assert!(!is_whole(two, Some(9), false, false, true) && is_whole(two, Some(9), false, false, false));
+    }
+}
