@@ -65,6 +65,12 @@ pub(crate) fn during<DB: Dialect>(call: &'static str, when: When, cause: sqlx::E
     StoreError::new(kind, DB::WORD, call, Fault { hint, cause })
 }
 
+/// Whether the transaction was undone in favour of another one, so that it may be repeated.
+pub(crate) fn gave_way<DB: Dialect>(error: &StoreError) -> bool {
+    let fault = error.source().and_then(|source| source.downcast_ref::<Fault>());
+    fault.is_some_and(|fault| DB::meaning(&fault.cause) == Meaning::GaveWay)
+}
+
 fn hint<DB: Dialect>(cause: &sqlx::Error, meaning: Meaning) -> String {
     match (cause, meaning) {
         (sqlx::Error::PoolTimedOut, _) => {

@@ -1,18 +1,24 @@
 //! Removing expired records: in small transactions, by primary key, beside any number of others who do the same.
 
+use std::time::Duration;
+
 use onlyonce_core::{Moment, StoreError};
 use sqlx::Connection as _;
 
 use crate::clock;
 use crate::dialect::{Database, Dialect};
+use crate::fault;
 use crate::link::Link;
 use crate::pooled::Pooled;
 use crate::statements::safe;
 use crate::store::SqlStore;
 use crate::value::Value;
+use crate::waiting::jittered;
 
 /// How many records are removed by one transaction.
 const BATCH: u32 = 500;
+/// How often a batch is repeated that had to give way.
+const REPEATS: u32 = 5;
 
 /// How far a purge is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +63,7 @@ pub(crate) async fn batch<DB: Dialect>(link: &Link<DB>, limit: u32) -> Result<u3
     let mut removed = 0;
     while removed < limit {
         let wanted = BATCH.min(limit - removed);
-        let some = one_transaction(link, wanted).await?;
+        let some = one_batch(link, wanted).await?;
         removed += some;
         if some < wanted {
             break;
@@ -75,6 +81,19 @@ async fn keep_time<DB: Dialect>(link: &Link<DB>) -> Result<(), StoreError> {
     let keep =
         async |connection: &mut DB::Connection| clock::keep::<DB>(connection, &link.table, &link.time).await;
     link.in_time("sweep", &mut connection, keep).await
+}
+
+/// Removes one batch. A transaction that had to give way to another sweep, or to calls, has changed nothing and is repeated.
+async fn one_batch<DB: Dialect>(link: &Link<DB>, limit: u32) -> Result<u32, StoreError> {
+    let mut pause = Duration::from_millis(4);
+    for _ in 0..REPEATS {
+        match one_transaction(link, limit).await {
+            Err(error) if fault::gave_way::<DB>(&error) => tokio::time::sleep(jittered(pause)).await,
+            swept => return swept,
+        }
+        pause *= 2;
+    }
+    one_transaction(link, limit).await
 }
 
 async fn one_transaction<DB: Dialect>(link: &Link<DB>, limit: u32) -> Result<u32, StoreError> {
