@@ -13,6 +13,7 @@ use onlyonce::http::{BodyError, WholeBody};
 
 use super::headers;
 use super::link::Link;
+use super::multiplexed::Stream;
 use super::upstream::{Keyed, Upstream};
 
 /// What the upstream answers, as it comes; or an answer of the gateway's own.
@@ -21,6 +22,8 @@ pub(crate) struct Answer {
     own: Bytes,
     /// The connection that it comes on, and where that belongs.
     link: Option<(Link, Arc<Upstream>)>,
+    /// Its place on a connection that others use too.
+    stream: Option<Stream>,
     /// Whether what the upstream says of its outcome counts.
     pub(crate) keyed: Keyed,
 }
@@ -52,8 +55,11 @@ impl Answer {
     }
 
     /// On a connection that others use too.
-    pub(crate) fn shared(response: Response<Incoming>, to: &Method) -> Response<Self> {
-        Self::of(response, to, None)
+    pub(crate) fn shared(response: Response<Incoming>, to: &Method, stream: Stream) -> Response<Self> {
+        Self::of(response, to, None).map(|mut answer| {
+            answer.stream = (!answer.is_end_stream()).then_some(stream);
+            answer
+        })
     }
 
     fn of(response: Response<Incoming>, to: &Method, link: Option<(Link, Arc<Upstream>)>) -> Response<Self> {
@@ -62,11 +68,12 @@ impl Answer {
         if *to == Method::HEAD || head.status == StatusCode::NOT_MODIFIED {
             body = body.bodiless();
         }
-        Response::from_parts(head, Self { body: Some(body), own: Bytes::new(), link, keyed: Keyed::No })
+        let answer = Self { body: Some(body), own: Bytes::new(), link, stream: None, keyed: Keyed::No };
+        Response::from_parts(head, answer)
     }
 
     pub(crate) fn own(bytes: Bytes) -> Self {
-        Self { body: None, own: bytes, link: None, keyed: Keyed::No }
+        Self { body: None, own: bytes, link: None, stream: None, keyed: Keyed::No }
     }
 
     /// Takes the connection out, because it is about to speak another protocol.
@@ -75,6 +82,7 @@ impl Answer {
     }
 
     fn give_back(&mut self) {
+        self.stream = None;
         if let Some((link, home)) = self.link.take() {
             home.give_back(link);
         }

@@ -22,6 +22,7 @@ mod idle;
 pub(crate) mod jwt;
 mod link;
 mod live;
+mod multiplexed;
 mod names;
 mod outgoing;
 mod places;

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::header::HOST;
@@ -11,7 +10,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use onlyonce::{Clock, Moment, SystemClock};
+use onlyonce::{Clock, SystemClock};
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -20,6 +19,7 @@ use tokio_rustls::TlsConnector;
 use super::answer::Answer;
 use super::idle::{IdleLimit, MOST_KEYED, PROOFS, Watch};
 use super::link::Link;
+use super::multiplexed::{Multiplexed, Stream};
 use super::outgoing::{BodyFault, Outgoing};
 use super::sockets::Sockets;
 use super::wire::{Wire, keep_alive};
@@ -104,17 +104,7 @@ pub(crate) struct Pool {
     idle: Mutex<VecDeque<Link>>,
     idle_limit: IdleLimit,
     /// The connection that all requests share where the upstream speaks HTTP/2.
-    shared: Mutex<Option<Shared>>,
-}
-
-/// A connection that all requests share.
-#[derive(Clone)]
-struct Shared {
-    sender: http2::SendRequest<Outgoing>,
-    /// When a request was sent or answered.
-    used: Moment,
-    /// Tells it from the one before.
-    number: u64,
+    shared: Mutex<Option<Multiplexed>>,
 }
 
 impl Pool {
@@ -137,11 +127,8 @@ impl Pool {
         self.shared.lock().take_if(|shared| shared.number == number);
     }
 
-    fn share(&self, sender: http2::SendRequest<Outgoing>) -> Shared {
-        let mut shared = self.shared.lock();
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        shared.insert(Shared { sender, used: SystemClock.now(), number }).clone()
+    fn share(&self, connection: Multiplexed) -> Multiplexed {
+        self.shared.lock().insert(connection).clone()
     }
 }
 
@@ -155,7 +142,7 @@ pub(crate) enum Keyed {
 /// A connection that was just made.
 enum Made {
     One(Box<Link>),
-    Many(Shared),
+    Many(Multiplexed),
 }
 
 impl Upstream {
@@ -235,10 +222,18 @@ impl Upstream {
     /// Sends on a connection that others use too. One that leaves a request without an answer may be dead: no other is sent on it.
     async fn send_shared(
         &self,
-        shared: Shared,
+        shared: Multiplexed,
         request: Request<Outgoing>,
     ) -> Result<Response<Answer>, Undelivered> {
-        let sent = self.in_time(send_shared(shared.sender, request, &self.target)).await;
+        let wait = self.limits.connect_timeout;
+        let Ok(stream) = tokio::time::timeout(wait, shared.stream()).await else {
+            let why = format!(
+                "{}: for {wait:?} all streams that the upstream allows were in use",
+                self.target.authority
+            );
+            return Err(Undelivered::NeverSent(why));
+        };
+        let sent = self.in_time(send_shared(shared.sender, stream, request, &self.target)).await;
         match &sent {
             Ok(_) => self.pool.touch(shared.number),
             Err(Undelivered::Late) => self.pool.retire(shared.number),
@@ -247,7 +242,7 @@ impl Upstream {
         sent
     }
 
-    fn multiplexed(&self, keyed: Keyed) -> Option<Shared> {
+    fn multiplexed(&self, keyed: Keyed) -> Option<Multiplexed> {
         if self.target.speech == Speech::Http1 {
             return None;
         }
@@ -381,11 +376,7 @@ impl Upstream {
             .handshake(TokioIo::new(wire))
             .await;
         let (sender, connection) = handshake.map_err(|error| told(&error))?;
-        tokio::spawn(async move {
-            let _place = place;
-            connection.await
-        });
-        Ok(Made::Many(self.pool.share(sender)))
+        Ok(Made::Many(self.pool.share(Multiplexed::drive(sender, connection, place))))
     }
 }
 
@@ -419,6 +410,7 @@ fn write_as_http2<B>(request: &mut Request<B>, target: &Target) {
 
 async fn send_shared(
     mut sender: http2::SendRequest<Outgoing>,
+    stream: Stream,
     mut request: Request<Outgoing>,
     target: &Target,
 ) -> Result<Response<Answer>, Undelivered> {
@@ -428,7 +420,7 @@ async fn send_shared(
     }
     let method = request.method().clone();
     match sender.try_send_request(request).await {
-        Ok(response) => Ok(Answer::shared(response, &method)),
+        Ok(response) => Ok(Answer::shared(response, &method, stream)),
         Err(mut refused) => Err(match refused.take_message() {
             Some(request) => Undelivered::Returned(Box::new(request)),
             None => Undelivered::of(&refused.into_error()),

@@ -184,6 +184,48 @@ fn an_http2_connection_that_idled_is_not_used_for_a_call_with_a_key() {
     }
 }
 
+/// A service that speaks HTTP/2, allows one stream at a time, and never ends the answer to a GET.
+fn one_stream_at_a_time(runtime: &Runtime) -> SocketAddr {
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    runtime.spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut connection =
+                    h2::server::Builder::new().max_concurrent_streams(1).handshake(socket).await.unwrap();
+                let mut open = Vec::new();
+                while let Some(Ok((request, mut respond))) = connection.accept().await {
+                    let is_last = request.method() == http::Method::POST;
+                    let answer = Response::builder().status(201).body(()).unwrap();
+                    let _ = respond.send_response(answer, is_last).map(|stream: h2::SendStream<bytes::Bytes>| open.push(stream));
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_call_for_which_an_http2_upstream_has_no_stream_was_never_sent_and_may_run_again() {
+    let runtime = runtime();
+    let upstream = format!("h2c://{}", one_stream_at_a_time(&runtime));
+    let setup = Setup::new("memory:", &Upstream::start()).with(&["--upstream", &upstream]);
+    let gateway = setup.with(&["--connect-timeout", "300ms"]).with(&["--response-timeout", "1s"]).start();
+    // The first request tells how many streams there may be.
+    assert_eq!(gateway.post("/pay", &key("before"), "x").status, 201);
+    let endless = runtime.block_on(async {
+        let sender = crate::limits::connect(gateway.address, 1 << 20).await.unwrap();
+        let mut ready = sender.ready().await.unwrap();
+        let request = http::Request::get("http://x/endless").body(()).unwrap();
+        let (answer, _) = ready.send_request(request, true).unwrap();
+        (answer.await.unwrap(), ready)
+    });
+    let queued = key("queued");
+    gateway.post("/pay", &queued, "x").is(502, "upstream-unreachable");
+    drop(endless);
+    assert_eq!(gateway.post("/pay", &queued, "x").status, 201);
+}
+
 #[test]
 fn callers_that_do_not_read_do_not_use_up_the_connection_to_an_http2_upstream() {
     let upstream = Upstream::start();
