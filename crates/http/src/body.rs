@@ -301,8 +301,18 @@ where
                     if data.length > limit {
                         return Ok(Pulled::TooLarge(data));
                     }
-                    if let Err(NoRoom) = memory.pay(length).await {
-                        return Ok(Pulled::NoRoom(data));
+                    let mut pay = std::pin::pin!(memory.pay(length));
+                    let paid = poll_fn(|cx| match pay.as_mut().poll(cx) {
+                        Poll::Ready(paid) => Poll::Ready(Some(paid)),
+                        Poll::Pending => {
+                            let time = time.get_or_insert_with(|| clock.sleep(patience));
+                            time.as_mut().poll(cx).map(|()| None)
+                        }
+                    });
+                    match paid.await {
+                        Some(Ok(())) => {}
+                        Some(Err(NoRoom)) => return Ok(Pulled::NoRoom(data)),
+                        None => return Ok(Pulled::TooSlow(data)),
                     }
                 }
                 Err(frame) => trailers = frame.into_trailers().ok().map(Box::new),

@@ -65,6 +65,10 @@ fn charged(body: InMemory, memory: Reservation) -> InMemory {
     InMemory { bytes: Bytes::from_owner(Charged(body.bytes, memory)), ..body }
 }
 
+/// A token that was deleted for this request.
+#[derive(Debug, Clone)]
+struct Deleted(String);
+
 /// What is to be done with a request whose body was read.
 enum Prepared {
     Run(Exchange, InMemory),
@@ -154,12 +158,16 @@ impl<S> Call<S> {
             }
             Err(problem) => return Prepared::Refuse(problem),
         };
-        // Where the layer is there twice, the outer one runs this call already; the inner one would wait for it for ever.
-        let permit = self.parts.extensions.get::<Permit>();
-        if permit.is_some_and(|permit| permit.record_id() == exchange.id) {
+        if self.is_run_already(&exchange) {
             return Prepared::Pass(charged(body, exchange.memory));
         }
         Prepared::Run(exchange, body)
+    }
+
+    /// Whether the layer is there twice, and the outer one runs this call: the inner one would wait for it for ever.
+    fn is_run_already(&self, exchange: &Exchange) -> bool {
+        let permit = self.parts.extensions.get::<Permit>();
+        permit.is_some_and(|permit| permit.record_id() == exchange.id)
     }
 
     /// The same for a call that needs a token.
@@ -169,6 +177,10 @@ impl<S> Call<S> {
             Found::Nothing => return Prepared::Refuse(Problem::new(ProblemKind::TokenMissing)),
             Found::Unclear => return Prepared::Refuse(Problem::new(ProblemKind::TokenRefused)),
         };
+        // Where the layer is there twice, the outer one has deleted it already.
+        if self.parts.extensions.get::<Deleted>().is_some_and(|Deleted(used)| *used == token) {
+            return Prepared::Pass(charged(body, memory));
+        }
         let scope = match self.caller.take() {
             Ok(scope) => scope,
             Err(problem) => return Prepared::Refuse(problem),
@@ -179,7 +191,11 @@ impl<S> Call<S> {
             Ok(Checked::Expired(ticket)) => (ticket, true),
             Ok(Checked::Refused) => return Prepared::Refuse(Problem::new(ProblemKind::TokenRefused)),
             Ok(Checked::Gone) => return Prepared::Refuse(Problem::new(ProblemKind::Duplicate)),
-            Ok(Checked::Deleted) => return Prepared::Pass(charged(body, memory)),
+            Ok(Checked::Deleted) => {
+                let used = Deleted(token.into_owned());
+                self.parts.extensions.insert(used);
+                return Prepared::Pass(charged(body, memory));
+            }
             Err(error) => {
                 seldom!(error, error = &error as &dyn std::error::Error, "the token could not be checked");
                 return Prepared::Refuse(Problem::of(Refusal::Store(error)));
@@ -189,6 +205,9 @@ impl<S> Call<S> {
         match self.fingerprint(&body.bytes) {
             Ok(fingerprint) => {
                 let exchange = self.exchange(ticket.key, &scope, fingerprint, settings, memory);
+                if self.is_run_already(&exchange) {
+                    return Prepared::Pass(charged(body, exchange.memory));
+                }
                 Prepared::Run(Exchange { expired, ..exchange }, body)
             }
             Err(problem) => Prepared::Refuse(problem),

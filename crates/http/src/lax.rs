@@ -23,8 +23,10 @@ pub(crate) fn ambiguity(routes: &Routes, parts: &Parts, own: Option<&Arc<Route>>
     parts.headers.keys().find_map(|name| {
         let replaces = Replaces::of(name)?;
         let values = parts.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-        let mut found = values.filter_map(|value| replaces.route(routes, parts, value.trim()));
-        let other = found.any(|route| own.is_none_or(|own| !Arc::ptr_eq(own, route)));
+        // Some services take the first of a list, others the last.
+        let mut pieces = values.flat_map(|value| std::iter::once(value).chain(value.split([',', ';'])));
+        let is_other = |route: &Arc<Route>| own.is_none_or(|own| !Arc::ptr_eq(own, route));
+        let other = pieces.any(|piece| replaces.route(routes, parts, piece.trim()).is_some_and(is_other));
         other.then(|| {
             format!("some services read {} from {name}, and other rules hold there", replaces.what())
         })
@@ -67,8 +69,9 @@ impl Replaces {
                 routes.named(&method, &path::of(parts))
             }
             Self::Path => {
-                let value = value.split(['?', '#']).next().unwrap_or_default();
-                routes.named(&parts.method, &path::spelled(path_of(value)))
+                let path = path_of(value.split(['?', '#']).next().unwrap_or_default());
+                let rooted = if path.starts_with('/') { path.into() } else { format!("/{path}") };
+                routes.named(&parts.method, &path::spelled(&rooted))
             }
         }
     }

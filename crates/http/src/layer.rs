@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::Method;
 use onlyonce_core::token::Tokens;
-use onlyonce_core::{Idempotency, InputError, Settings};
+use onlyonce_core::{Idempotency, InputError};
 use tower_layer::Layer;
 
 use crate::endpoints::Ids;
@@ -103,16 +103,10 @@ impl IdempotencyLayer {
     #[must_use]
     pub fn engine_of(&self, label: &str) -> Idempotency {
         let route = self.shared.routes.of_label(label);
-        let settings = route.once.settings();
-        match &route.options.token {
-            // A record must outlive its token, which could else be used again.
-            Some(rule) if rule.tokens.lifetime() > settings.retain => {
-                let retain = rule.tokens.lifetime();
-                let outliving = route.once.with_settings(Settings { retain, ..(**settings).clone() });
-                outliving.unwrap_or_else(|_| route.once.clone())
-            }
-            _ => route.once.clone(),
-        }
+        let Some(rule) = &route.options.token else { return route.once.clone() };
+        // A record must outlive its token, which could else be used again.
+        let outliving = rule.tokens.outlived(route.once.settings());
+        route.once.with_settings(outliving).unwrap_or_else(|_| route.once.clone())
     }
 }
 

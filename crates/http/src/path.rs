@@ -121,32 +121,41 @@ fn lax_segments(spelled: &str) -> Vec<String> {
     slashes.split('/').map(|segment| segment.split(';').next().unwrap_or_default().to_owned()).collect()
 }
 
-/// A spelled path, or a pattern, as the laxest service might read it; `None` if that is no other. There are services that do without
+/// A spelled path, or a pattern, as the laxest service might read it. There are services that do without
 /// the parameters of segments, empty segments, a slash at the end, the ending of a file (`/pay.json`), and the case of letters, and that
 /// take an escaped slash for one.
 ///
 /// Good to find the rules of a call by, and nothing else: to most services such paths are different.
-pub(crate) fn laxest(spelled: &str) -> Option<String> {
+pub(crate) fn laxest(spelled: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| !byte.is_ascii_uppercase() && !b";%.".contains(&byte);
     let has_empty = spelled.contains("//") || (spelled.len() > 1 && spelled.ends_with('/'));
     if spelled.bytes().all(is_plain) && !has_empty {
-        return None;
+        return Cow::Borrowed(spelled);
     }
-    let lower = |segment: &String| {
-        // Names of parameters are ours, and escapes are in capitals.
-        if segment.starts_with('{') { segment.clone() } else { spelled_lower(segment) }
-    };
     let segments = lax_segments(spelled);
-    let mut kept: Vec<String> = segments.iter().filter(|segment| !segment.is_empty()).map(lower).collect();
-    if let Some(last) = kept.last_mut().filter(|last| !last.starts_with('{')) {
+    let mut kept: Vec<String> =
+        segments.iter().filter(|segment| !segment.is_empty()).map(|segment| lower(segment)).collect();
+    if let Some(last) = kept.last_mut() {
         let end = last.find('.').filter(|end| *end > 0).unwrap_or(last.len());
         last.truncate(last[..end].trim_end_matches("%20").len());
     }
-    Some(format!("/{}", kept.join("/")))
+    Cow::Owned(format!("/{}", kept.join("/")))
 }
 
-fn spelled_lower(segment: &str) -> String {
-    escaped(Cow::Owned(segment.to_ascii_lowercase()), is_literal).into_owned()
+/// A segment in small letters, but for escapes, which are in capitals, and for parameters of patterns, whose names are ours.
+fn lower(segment: &str) -> String {
+    let mut lowered = String::with_capacity(segment.len());
+    for part in segment.split_inclusive(['{', '}']) {
+        if part.ends_with('}') && lowered.ends_with('{') {
+            lowered.push_str(part);
+        } else {
+            lowered.push_str(&part.to_ascii_lowercase());
+        }
+    }
+    // No path that was spelled has braces.
+    let is_literal =
+        if segment.contains('{') { |byte| is_literal(byte) || b"{}".contains(&byte) } else { is_literal };
+    escaped(Cow::Owned(lowered), is_literal).into_owned()
 }
 
 #[cfg(test)]
@@ -251,10 +260,18 @@ mod tests {
             "/pay%00.x",
             "/pay%20",
         ] {
-            assert_eq!(laxest(path).as_deref(), Some("/pay"), "{path}");
+            assert_eq!(laxest(path), "/pay", "{path}");
         }
-        assert_eq!(laxest("/Orders/{orderId}/"), Some("/orders/{orderId}".into()));
-        assert_eq!(laxest("/CAF%C3%A9"), Some("/caf%C3%A9".into()));
-        assert_eq!((laxest("/pay"), laxest("/")), (None, None));
+        for (path, expected) in [
+            ("/Orders/{orderId}/", "/orders/{orderId}"),
+            ("/V1.0/Img-{Id}", "/v1.0/img-{Id}"),
+            ("/Img/{Id}.Png", "/img/{Id}"),
+            ("/CAF%C3%A9", "/caf%C3%A9"),
+            ("/x%7BY%7D", "/x%7By%7D"),
+            ("/pay", "/pay"),
+            ("/", "/"),
+        ] {
+            assert_eq!(laxest(path), expected, "{path}");
+        }
     }
 }

@@ -48,8 +48,9 @@ impl Route {
 pub(crate) struct Routes {
     declared: HashMap<Method, Router<Arc<Route>>>,
     labelled: HashMap<Arc<str>, Arc<Route>>,
-    /// The same by the laxest reading of their patterns.
+    /// The same by the laxest reading of their patterns; and those of them that demand something.
     lax: HashMap<Method, Router<Arc<Route>>>,
+    demanding: HashMap<Method, Router<Arc<Route>>>,
     default: Arc<Route>,
     methods: Vec<Method>,
 }
@@ -57,8 +58,14 @@ pub(crate) struct Routes {
 impl Routes {
     pub(crate) fn new(default: Route, methods: Vec<Method>) -> Result<Self, InputError> {
         methods.iter().try_for_each(check_method)?;
-        let (declared, lax, labelled) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Ok(Self { declared, lax, labelled, default: Arc::new(default), methods })
+        Ok(Self {
+            declared: HashMap::new(),
+            labelled: HashMap::new(),
+            lax: HashMap::new(),
+            demanding: HashMap::new(),
+            default: Arc::new(default),
+            methods,
+        })
     }
 
     /// Declares options for a pattern such as `POST /orders/{id}/payment`.
@@ -83,9 +90,11 @@ impl Routes {
         let route = Route::new(once, options, Some(Arc::clone(&label)))
             .map_err(|cause| wrong(&format!("is wrong: {cause}")))?;
         let (route, path) = (Arc::new(route), path::spelled_pattern(path));
-        // Of two that are read alike the first is found; by its own spelling each is.
-        let lax = path::laxest(&path).unwrap_or_else(|| path.to_string());
-        let _ = self.lax.entry(method.clone()).or_default().insert(lax, Arc::clone(&route));
+        // Of two that are read alike the first is found, and one that demands something before all others; by its own spelling
+        // each is.
+        let lax = path::laxest(&path);
+        let read_alike = if route.is_demanding() { &mut self.demanding } else { &mut self.lax };
+        let _ = read_alike.entry(method.clone()).or_default().insert(lax, Arc::clone(&route));
         let routes = self.declared.entry(method).or_default();
         routes
             .insert(path, Arc::clone(&route))
@@ -114,22 +123,25 @@ impl Routes {
     }
 
     /// The route of a call of this method and path, or `None` if such calls are passed on untouched.
-    pub(crate) fn named(&self, method: &Method, path: &str) -> Option<&Arc<Route>> {
+    pub(crate) fn named<'a>(&'a self, method: &Method, path: &str) -> Option<&'a Arc<Route>> {
         let found = self.declared.get(method).and_then(|routes| routes.at(path).ok());
         // A service that reads the path more laxly than it is spelled would else be reached past the rules of the route.
-        let lax = || self.lax.get(method).and_then(|routes| at(routes, &path::laxest(path)?));
+        let read_alike = |routes: &'a HashMap<Method, Router<Arc<Route>>>| {
+            let routes = routes.get(method)?;
+            routes.at(&path::laxest(path)).ok().map(|found| found.value)
+        };
         let of_method = || self.methods.contains(method).then_some(&self.default);
         match found {
             // It is meant for this path, or asks for as much as any other could.
             Some(found) if found.params.is_empty() || found.value.is_demanding() => Some(found.value),
-            Some(found) => lax().filter(|lax| lax.is_demanding()).or(Some(found.value)),
-            None => lax().or_else(of_method),
+            Some(found) => read_alike(&self.demanding).or(Some(found.value)),
+            // A route that asks for less than what holds everywhere is meant for its own spelling alone.
+            None => read_alike(&self.demanding)
+                .or_else(|| of_method().filter(|default| default.is_demanding()))
+                .or_else(|| read_alike(&self.lax))
+                .or_else(of_method),
         }
     }
-}
-
-fn at<'a>(routes: &'a Router<Arc<Route>>, path: &str) -> Option<&'a Arc<Route>> {
-    routes.at(path).ok().map(|found| found.value)
 }
 
 fn check_method(method: &Method) -> Result<(), InputError> {

@@ -110,7 +110,8 @@ impl<B: Body> WholeBody<B> {
     /// Whether everything that belongs to it has come. More may follow only where that does not change what it says.
     pub(crate) fn has_come(&self) -> bool {
         let counted = self.left == Some(0) && !matches!(self.end, End::Said | End::Checked);
-        counted || self.trailers || self.body.is_end_stream()
+        let is_short = self.left.is_some_and(|left| left > 0);
+        counted || (!is_short && (self.trailers || self.body.is_end_stream()))
     }
 
     /// Whether all of its length is there, and its end is not.

@@ -125,10 +125,15 @@ impl Ticket {
     /// The settings of its call: its own mode, and a record that outlives the token, however the call ends.
     #[must_use]
     pub fn settings(&self, like: &Settings) -> Settings {
-        let life = self.expires_in.min(MAX_SPAN - SKEW) + SKEW;
-        let (retain, retain_unsettled) = (like.retain.max(life), like.retain_unsettled.max(life));
-        Settings { mode: self.mode, retain, retain_unsettled, ..like.clone() }
+        Settings { mode: self.mode, ..outliving(self.expires_in, like) }
     }
+}
+
+/// Settings under which a record outlives a token that is good for this long, on a process whose clock is behind too.
+fn outliving(token: Duration, like: &Settings) -> Settings {
+    let life = token.min(MAX_SPAN - SKEW) + SKEW;
+    let (retain, retain_unsettled) = (like.retain.max(life), like.retain_unsettled.max(life));
+    Settings { retain, retain_unsettled, ..like.clone() }
 }
 
 /// Why a token can't be used.
@@ -196,6 +201,12 @@ impl Tokens {
     #[must_use]
     pub fn lifetime(&self) -> Duration {
         self.ttl
+    }
+
+    /// The same settings, but that a record outlives every token that was issued until now.
+    #[must_use]
+    pub fn outlived(&self, settings: &Settings) -> Settings {
+        outliving(self.ttl, settings)
     }
 
     /// A token for this subject and action.

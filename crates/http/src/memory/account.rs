@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::future::{Either, select};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Budget, Eviction, EvictionMark, Holdings, ORDER};
@@ -96,13 +97,19 @@ impl Reservation {
     /// Takes more for an answer of a call that ran: from the reserve too, from whoever can give something up, and when its turn
     /// comes beyond the limit.
     pub(super) async fn grow_for_answer(&mut self, bytes: usize) {
-        let budget = &self.account.0.budget;
-        if !budget.try_add(bytes, budget.limit) && !budget.take_from_others(bytes, budget.limit, 0) {
+        let budget = Arc::clone(&self.account.0.budget);
+        let has_room =
+            || budget.try_add(bytes, budget.limit) || budget.take_from_others(bytes, budget.limit, 0);
+        if !has_room() {
             if self.overdraft.is_none() {
                 // It is never closed.
-                self.overdraft = Box::pin(Arc::clone(&budget.overdraft).acquire_owned()).await.ok();
+                let turn = Box::pin(Arc::clone(&budget.overdraft).acquire_owned());
+                match select(turn, Box::pin(budget.until(has_room))).await {
+                    Either::Left((turn, _)) => self.overdraft = turn.ok(),
+                    Either::Right(_) => return self.note(bytes),
+                }
             }
-            self.account.0.budget.used.fetch_add(bytes, ORDER);
+            budget.used.fetch_add(bytes, ORDER);
         }
         self.note(bytes);
     }
@@ -141,10 +148,12 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.account.0.budget.used.fetch_sub(self.bytes, ORDER);
+        let budget = &self.account.0.budget;
+        budget.used.fetch_sub(self.bytes, Ordering::SeqCst);
         if self.loose {
-            self.account.0.budget.fix(&self.account.0.holdings, self.bytes);
+            budget.fix(&self.account.0.holdings, self.bytes);
         }
+        budget.wake_answers();
     }
 }
 

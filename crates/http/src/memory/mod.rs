@@ -11,7 +11,7 @@ mod eviction;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
@@ -41,6 +41,9 @@ struct Budget {
     register: Mutex<Register>,
     /// Whoever has it may finish reading an answer beyond the limit: one at a time, so that all get their turn.
     overdraft: Arc<Semaphore>,
+    /// How many answers wait for room, and what wakes them.
+    waiting: AtomicUsize,
+    freed: Notify,
 }
 
 #[derive(Default)]
@@ -90,8 +93,14 @@ impl MemoryBudget {
     /// A budget of this many bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        let (used, register) = (AtomicUsize::new(0), Mutex::default());
-        Self(Arc::new(Budget { limit: bytes, used, register, overdraft: Arc::new(Semaphore::new(1)) }))
+        Self(Arc::new(Budget {
+            limit: bytes,
+            used: AtomicUsize::new(0),
+            register: Mutex::default(),
+            overdraft: Arc::new(Semaphore::new(1)),
+            waiting: AtomicUsize::new(0),
+            freed: Notify::new(),
+        }))
     }
 
     /// How many bytes are taken.
@@ -175,6 +184,26 @@ impl Budget {
         true
     }
 
+    /// Waits until an answer of a call that ran has room, which `has_room` takes.
+    async fn until(&self, has_room: impl Fn() -> bool) {
+        let _waits = Waits::new(&self.waiting);
+        loop {
+            let mut freed = std::pin::pin!(self.freed.notified());
+            freed.as_mut().enable();
+            if has_room() {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    /// Something was given back.
+    fn wake_answers(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.freed.notify_waiters();
+        }
+    }
+
     /// A part of what is loose is so no more.
     fn fix(&self, holdings: &Holdings, bytes: usize) {
         holdings.loose.fetch_sub(bytes, ORDER);
@@ -184,6 +213,24 @@ impl Budget {
             holdings.pledged.fetch_sub(kept, ORDER);
             register.pledged = register.pledged.saturating_sub(kept);
         }
+    }
+}
+
+/// One more that waits, until it is dropped.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        // Whoever gives something back afterwards sees this; what was given back before is seen here.
+        fence(Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

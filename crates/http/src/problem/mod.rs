@@ -79,7 +79,7 @@ use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LINK, LOCATION,
     RETRY_AFTER, VARY, WWW_AUTHENTICATE,
 };
-use http::{Response, StatusCode};
+use http::{HeaderName, Response, StatusCode};
 use onlyonce_core::{ErrorKind, RecordId, Refusal, Seldom};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -210,6 +210,9 @@ pub(crate) enum Doubt {
     /// It runs again.
     Rerun,
 }
+
+/// What an idempotent gateway or layer in front must make of a refusal: "come back later" is no answer to be kept.
+const OUTCOME: HeaderName = HeaderName::from_static("onlyonce-outcome");
 
 /// Where problems are described.
 pub(crate) const DOCS: &str = "https://docs.rs/onlyonce-http/latest/onlyonce_http/problem/index.html";
@@ -398,6 +401,11 @@ impl Problem {
         if let Ok(link) = HeaderValue::try_from(format!("<{docs}#{name}>; rel=\"describedby\"")) {
             headers.insert(LINK, link);
         }
+        if let Some((word, class)) = kind.outcome() {
+            headers.insert(OUTCOME, HeaderValue::from_static(word));
+            response.extensions_mut().insert(class);
+        }
+        let headers = response.headers_mut();
         if let Some(after) = retry_after {
             // Rounded up: coming back too early is the one thing that the header is there to prevent.
             headers.insert(RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1000).max(1) as u64));

@@ -1,6 +1,7 @@
 //! What problems are called and what they tell people, in each language.
 
 use http::StatusCode;
+use onlyonce_core::Class;
 
 use super::{Doubt, ProblemKind};
 use crate::language::Language;
@@ -110,6 +111,22 @@ impl ProblemKind {
             self,
             Self::OutcomeUnknown | Self::HandlerFailed | Self::UpstreamFailed | Self::UpstreamTimeout
         )
+    }
+
+    /// What a layer or gateway in front must make of it, where its status says something else, or not enough: "come back later" is no
+    /// answer that could be kept, and what nobody knows here nobody knows there.
+    pub(super) const fn outcome(self) -> Option<(&'static str, Class)> {
+        match self {
+            Self::InProgress
+            | Self::RolledBack
+            | Self::StoreUnavailable
+            | Self::Overloaded
+            | Self::Draining
+            | Self::UpstreamUnreachable => Some(("release", Class::Release)),
+            Self::RecordUnreadable => Some(("unknown", Class::Unknown)),
+            _ if self.leaves_doubt() => Some(("unknown", Class::Unknown)),
+            _ => None,
+        }
     }
 
     const fn row(

@@ -197,7 +197,9 @@ fn one_stream_at_a_time(runtime: &Runtime) -> SocketAddr {
                 while let Some(Ok((request, mut respond))) = connection.accept().await {
                     let is_last = request.method() == http::Method::POST;
                     let answer = Response::builder().status(201).body(()).unwrap();
-                    let _ = respond.send_response(answer, is_last).map(|stream: h2::SendStream<bytes::Bytes>| open.push(stream));
+                    let _ = respond
+                        .send_response(answer, is_last)
+                        .map(|stream: h2::SendStream<bytes::Bytes>| open.push(stream));
                 }
             });
         }
