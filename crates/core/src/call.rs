@@ -176,6 +176,9 @@ impl Call {
         let id = self.record_id()?;
         let scope = self.scope?;
         let (once, increasing) = (self.once, self.increasing);
+        if increasing.is_some() {
+            once.may_order()?;
+        }
         let operation = Operation::new(&self.operation)?;
         let intent = Arc::new(Intent {
             fingerprint: self.input?,

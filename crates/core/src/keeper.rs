@@ -114,7 +114,9 @@ impl Keeper {
     /// Starts the task unless it runs. Called from async code; one that died with its runtime is started anew.
     pub(crate) fn ensure_running(&self) {
         if !self.0.running.load(Ordering::Acquire) && !self.0.running.swap(true, Ordering::AcqRel) {
-            tokio::spawn(work(StopSign(Arc::clone(&self.0))));
+            // Made before the task: where there is no runtime to spawn it on, the next call tries again.
+            let sign = StopSign(Arc::clone(&self.0));
+            tokio::spawn(work(sign));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::background;
 use crate::engine::{Engine, Idempotency};
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
 use crate::key::RecordId;
 use crate::record::{
     Answer, AttemptId, Begin, Claim, Fence, Over, Owner, Settled, Settlement, State, Takeover, Verdict,
@@ -15,7 +15,8 @@ impl Idempotency {
     /// The record is kept as the settings of this handle say: use one with the settings of the call that it belongs to.
     ///
     /// # Errors
-    /// If the store fails. Then look again before deciding again: the record may have moved to a new fence.
+    /// If the store fails. Then look again before deciding again: the record may have moved to a new fence. Rejected if the record is
+    /// the [mark](SequenceKey::is_mark) of a sequence, and it is said to have happened.
     ///
     /// # Cancel safety
     /// Dropped half-way, the doubt and what was seen are put back in the background.
@@ -33,8 +34,13 @@ impl Idempotency {
             return Ok(Settled::Lost);
         }
         let settings = self.settings();
+        let is_mark = SequenceKey::is_mark(&snapshot.label.route);
+        if is_mark && matches!(resolution, Resolution::Happened(_)) {
+            let why = "it is the highest number of a sequence and no call: an answer would stop the sequence; say that it did not happen";
+            return Err(StoreError::new(ErrorKind::Rejected, "sequence", "resolve", why));
+        }
         // The highest number of a sequence is remembered for as long as when it was raised.
-        let (retain, retain_unsettled) = if SequenceKey::is_mark(&snapshot.label.route) {
+        let (retain, retain_unsettled) = if is_mark {
             (sequence::KEPT, sequence::KEPT)
         } else {
             (settings.retain, settings.retain_unsettled)
@@ -140,6 +146,9 @@ mod tests {
         };
         clock.advance(Duration::from_secs(2));
         let once = Idempotency::builder_shared(store.clone()).clock(clock).build().unwrap();
+        let happened = super::Resolution::Happened(Answer::none());
+        let refused = once.resolve(&id, fence, happened).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Rejected, "no number would ever get past it");
         let resolved = once.resolve(&id, fence, super::Resolution::DidNotHappen).await.unwrap();
         assert_eq!(resolved, Settled::Applied);
         let kept = store.get(&id).await.unwrap().unwrap().expires_in;

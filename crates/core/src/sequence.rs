@@ -128,6 +128,7 @@ impl Idempotency {
         operation: &Operation,
         sequence: u64,
     ) -> Result<Admitted, StoreError> {
+        self.may_order().map_err(|why| StoreError::new(ErrorKind::Rejected, "sequence", "admit", why))?;
         let id = RecordId::of(scope, operation, &Key::new(MARK).expect("it is short"));
         let (store, clock) = self.store_and_clock();
         let retain = self.settings().retain;
@@ -182,12 +183,31 @@ impl Idempotency {
                 background::insist_on_settle(&**store, &**clock, &id, &attempt, &how).await?;
                 return Ok(Admitted::Run(running));
             }
+            // Somebody was faster.
+            clock.sleep(PAUSE).await;
         }
         Err(StoreError::new(
             ErrorKind::Busy,
             "sequence",
             "admit",
             "too many calls of one credential at a time",
+        ))
+    }
+}
+
+impl Idempotency {
+    /// Whether calls can be let in by [`Order::Increasing`]: not in a transaction of the business, with which a call is undone, but not the
+    /// highest number beside it; nothing could run under that number any more.
+    ///
+    /// # Errors
+    /// If not; says what to do instead.
+    pub fn may_order(&self) -> Result<(), InputError> {
+        if self.has_leases() {
+            return Ok(());
+        }
+        Err(InputError::new(
+            "Order::Increasing does not go together with same_transaction(): number the rows in the transaction itself, with \
+             guard::sequence(…).strictly_increasing(), or use an engine with leases",
         ))
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onlyonce_core::codec::CodecError;
 use onlyonce_core::{
-    AttemptId, Begin, Bytes, Call, Claim, Class, Classify, Fence, Fingerprint, Idempotency, ManualClock,
-    MemoryStore, OnLapse, Order, Owner, RecordId, Refusal, Revision, SequenceKey, Settings, Settled,
-    Settlement, Snapshot, State, Store, StoreError, Takeover, Verdict,
+    AttemptId, Begin, Bytes, Call, Claim, Class, Classify, Clock, Fence, Fingerprint, Idempotency,
+    ManualClock, MemoryStore, Moment, OnLapse, Order, Owner, RecordId, Refusal, Revision, SequenceKey,
+    Settings, Settled, Settlement, Sleep, Snapshot, State, Store, StoreError, Takeover, Verdict,
 };
 
 #[derive(Debug)]
@@ -197,4 +197,34 @@ async fn a_lower_number_that_saw_no_mark_does_not_take_over_a_higher_one_that_ca
         assert!(matches!(refused, Err(No(Refusal::OutOfOrder { last: 24 }, _))), "{late}: {refused:?}");
     }
     assert_eq!(send(&once, 25).await.unwrap(), 25);
+}
+
+/// A wall clock that is set, beside a time that really passes.
+#[derive(Debug, Clone)]
+struct Stepping(ManualClock, Arc<std::sync::atomic::AtomicU64>);
+
+impl Clock for Stepping {
+    fn now(&self) -> Moment {
+        self.0.now()
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.0.wall_micros() + self.1.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, span: Duration) -> Sleep {
+        self.0.sleep(span)
+    }
+}
+
+#[tokio::test]
+async fn a_wall_clock_that_is_set_forward_keeps_no_retry_of_the_highest_number_out() {
+    let (step, clock) = (Arc::default(), ManualClock::new());
+    let stepping = Stepping(clock.clone(), Arc::clone(&step));
+    let store = MemoryStore::new().with_clock(stepping.clone());
+    let once = Idempotency::builder(store).clock(stepping).build().unwrap();
+    fail(&once, 42, Class::Release).await;
+    step.store(3_600_000_000, Ordering::SeqCst);
+    clock.advance(Duration::from_secs(5));
+    assert_eq!(send(&once, 42).await.unwrap(), 42);
 }

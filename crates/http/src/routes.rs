@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::Method;
 use http::request::Parts;
 use matchit::Router;
-use onlyonce_core::{Idempotency, InputError, OnLapse};
+use onlyonce_core::{Idempotency, InputError, OnLapse, Order};
 
 use crate::options::{MissingKey, Options};
 use crate::path;
@@ -28,6 +28,9 @@ impl Route {
         label: Option<Arc<str>>,
     ) -> Result<Self, InputError> {
         options.validate()?;
+        if options.order == Order::Increasing {
+            once.may_order()?;
+        }
         let once = once.with_settings(options.engine_settings(once.settings()))?;
         if matches!(once.settings().on_lapse, OnLapse::Ask { .. }) && options.recover.is_none() {
             tracing::warn!(
@@ -94,7 +97,17 @@ impl Routes {
         // each is.
         let lax = path::laxest(&path);
         let read_alike = if route.is_demanding() { &mut self.demanding } else { &mut self.lax };
-        let _ = read_alike.entry(method.clone()).or_default().insert(lax, Arc::clone(&route));
+        let read_alike = read_alike.entry(method.clone()).or_default();
+        if read_alike.insert(&*lax, Arc::clone(&route)).is_err()
+            && let Ok(twin) = read_alike.at(&lax)
+            && twin.value.options.token.is_some() != route.options.token.is_some()
+        {
+            let twin = twin.value.label.as_deref().unwrap_or_default();
+            return Err(wrong(&format!(
+                "demands something else than {twin:?}, which some services take for the same path: let both demand a token, or \
+                 neither"
+            )));
+        }
         let routes = self.declared.entry(method).or_default();
         routes
             .insert(path, Arc::clone(&route))

@@ -215,6 +215,21 @@ mod tests {
     }
 
     #[test]
+    fn a_body_that_is_shorter_than_its_length_has_not_come() {
+        for trailers in [false, true] {
+            let mut frames = VecDeque::from([Frame::data(Bytes::from_static(b"amount=10"))]);
+            if trailers {
+                frames.push_back(Frame::trailers(HeaderMap::new()));
+            }
+            let headers = [(CONTENT_LENGTH, 100.into())].into_iter().collect();
+            let mut body = WholeBody::wrapped(Frames(frames, true), Version::HTTP_11, &headers);
+            while let Some(Ok(_)) = body.frame().now_or_never().unwrap() {
+                assert!(!body.has_come());
+            }
+        }
+    }
+
+    #[test]
     fn a_body_is_whole_if_its_end_was_seen() {
         let (one, two) = (Version::HTTP_11, Version::HTTP_2);
         for exact in [true, false] {

@@ -13,8 +13,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Router};
 use common::*;
-use onlyonce_core::Settings;
-use onlyonce_http::{IdempotencyLayer, ScopeFrom};
+use onlyonce_core::{Order, Refusal, SequenceKey, Settings};
+use onlyonce_http::{IdempotencyLayer, KeyFrom, Options, ScopeFrom};
 use onlyonce_sql::{SqlStore, Tx};
 use tower::ServiceExt as _;
 
@@ -177,4 +177,25 @@ async fn a_request_without_a_key_has_no_transaction<DB: Effects>() {
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let body = to_bytes(response.into_body(), 10_000).await.unwrap();
     assert!(String::from_utf8_lossy(&body).contains("MissingKey::Reject"));
+}
+
+#[tokio::test]
+async fn rising_numbers_are_refused_in_a_transaction_and_say_what_to_use_instead() {
+    let once = open_table::<sqlx::Sqlite>(&table()).await.same_transaction().build().unwrap();
+    let rising = Options {
+        key: KeyFrom::Sequence("x-number".parse().unwrap()),
+        order: Order::Increasing,
+        ..Options::default()
+    };
+    let built =
+        IdempotencyLayer::builder(once.clone(), ScopeFrom::nobody()).route("POST /pay", rising).build();
+    let why = built.unwrap_err().to_string();
+    assert!(why.contains("guard::sequence"), "{why}");
+    let number = SequenceKey::new("partner-7", 42).unwrap();
+    let call = once.sequence("pay", &number, Order::Increasing);
+    let refused = call.run(async { Ok::<_, No>("paid".to_owned()) }).await;
+    assert!(matches!(refused, Err(No::Refused(Refusal::Input(_)))), "{refused:?}");
+    let any =
+        once.sequence("pay", &number, Order::Unique).run(async { Ok::<_, No>("paid".to_owned()) }).await;
+    assert_eq!(any.unwrap(), "paid");
 }

@@ -1,5 +1,6 @@
 //! A Redis as a near cache before another store.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,8 +9,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use onlyonce_core::codec::{CodecError, Reader, Writer};
 use onlyonce_core::{
-    Answer, Clock, Fence, Fingerprint, Hash16, Label, NearCache, RecordId, Snapshot, State, SystemClock,
+    Answer, Clock, Fence, Fingerprint, Hash16, Label, Moment, NearCache, RecordId, Snapshot, State,
+    SystemClock,
 };
+use parking_lot::Mutex;
 use redis::Value;
 
 use crate::fault::Fault;
@@ -39,13 +42,27 @@ pub struct RedisCache {
     longest: Duration,
     /// In microseconds of the clock: until then the cache rests.
     rests_until: AtomicU64,
+    evictions: Mutex<Evictions>,
 }
+
+/// What was evicted by this process.
+#[derive(Debug, Default)]
+struct Evictions {
+    count: u64,
+    /// Answers that the cache did not let go of, because it rested or failed, and until when it may have them. They are not given out, and
+    /// evicting them is tried again.
+    owed: HashMap<RecordId, Moment>,
+}
+
+/// How many evictions may be owed; with more, the cache rests until all of its answers have run out.
+const MOST_OWED: usize = 10_000;
 
 impl RedisCache {
     /// A cache on the connection, and under the prefix, of this store. Its entries are not records: the store does not see them.
     #[must_use]
     pub fn new(redis: RedisStore) -> Self {
-        Self { redis, longest: Duration::from_secs(60), rests_until: AtomicU64::new(0) }
+        let evictions = Mutex::default();
+        Self { redis, longest: Duration::from_secs(60), rests_until: AtomicU64::new(0), evictions }
     }
 
     /// For how long an answer is kept at most; also for how long it may outlive a `forget` by a process with another cache.
@@ -71,8 +88,45 @@ impl RedisCache {
             }
             Err(_) => tracing::warn!("the near cache does not answer; it is left alone for a second"),
         }
-        self.rests_until.store(SystemClock.now().plus(REST).as_micros(), Ordering::Relaxed);
+        self.rest(REST);
         None
+    }
+
+    fn rest(&self, span: Duration) {
+        self.rests_until.fetch_max(SystemClock.now().plus(span).as_micros(), Ordering::Relaxed);
+    }
+
+    /// Deletes an answer. Returns whether the cache said so.
+    async fn delete(&self, id: &RecordId) -> bool {
+        let mut command = redis::cmd("DEL");
+        command.arg(self.key(id));
+        self.briefly(self.redis.link.send(&command)).await.is_some()
+    }
+
+    /// Whether what the cache has of this record counts. An eviction that is still owed is made up for first.
+    async fn is_current(&self, id: &RecordId) -> bool {
+        let owed = self.evictions.lock().owed.get(id).copied();
+        match owed {
+            None => true,
+            Some(until) if SystemClock.now() < until && !self.delete(id).await => false,
+            Some(_) => {
+                self.evictions.lock().owed.remove(id);
+                true
+            }
+        }
+    }
+
+    fn owe(&self, id: &RecordId) {
+        let now = SystemClock.now();
+        let mut evictions = self.evictions.lock();
+        evictions.owed.insert(*id, now.plus(self.longest));
+        if evictions.owed.len() > MOST_OWED {
+            evictions.owed.retain(|_, until| now < *until);
+        }
+        if evictions.owed.len() > MOST_OWED {
+            evictions.owed.clear();
+            self.rest(self.longest);
+        }
     }
 }
 
@@ -83,6 +137,9 @@ impl NearCache for RedisCache {
     }
 
     async fn get(&self, id: &RecordId) -> Option<Snapshot> {
+        if !self.is_current(id).await {
+            return None;
+        }
         // So short that it is sent whole.
         let mut command = redis::cmd("EVAL");
         command.arg(include_str!("scripts/near.lua")).arg(1).arg(self.key(id));
@@ -93,18 +150,30 @@ impl NearCache for RedisCache {
         decode(Bytes::copy_from_slice(value), left).ok()
     }
 
-    async fn put(&self, id: &RecordId, snapshot: &Snapshot, span: Duration, _mark: u64) {
+    fn mark(&self, _: &RecordId) -> u64 {
+        self.evictions.lock().count
+    }
+
+    async fn put(&self, id: &RecordId, snapshot: &Snapshot, span: Duration, mark: u64) {
+        if self.mark(id) != mark {
+            return;
+        }
         let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let Some(value) = encode(snapshot, millis).filter(|_| millis > 0) else { return };
         let mut command = redis::cmd("SET");
         command.arg(self.key(id)).arg(&value[..]).arg("PX").arg(millis);
         self.briefly(self.redis.link.send(&command)).await;
+        // Evicted while it was on its way: the two may have come in either order.
+        if self.mark(id) != mark {
+            self.evict(id).await;
+        }
     }
 
     async fn evict(&self, id: &RecordId) {
-        let mut command = redis::cmd("DEL");
-        command.arg(self.key(id));
-        self.briefly(self.redis.link.send(&command)).await;
+        self.evictions.lock().count += 1;
+        if !self.delete(id).await {
+            self.owe(id);
+        }
     }
 }
 

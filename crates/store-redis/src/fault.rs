@@ -54,17 +54,14 @@ impl Fault {
 
     fn kind(&self) -> ErrorKind {
         let cause = self.cause();
-        // Before version 7, the code of an error inside of a script is in its text.
-        let says =
-            |what| cause.code() == Some(what) || cause.detail().is_some_and(|detail| detail.contains(what));
         match self {
-            _ if says("WRONGTYPE") || cause.code() == Some("CORRUPT") => ErrorKind::Corrupt,
+            _ if says(cause, "WRONGTYPE") || cause.code() == Some("CORRUPT") => ErrorKind::Corrupt,
             Self::NotSent(_) => ErrorKind::Unavailable,
             Self::Sent(_) if cause.code().is_some_and(|code| REFUSALS.contains(&code)) => {
                 ErrorKind::Unavailable
             }
             // An error within one of our scripts, which write last. Commands that the user may not run are told like this.
-            Self::Sent(_) if says("@user_script") => ErrorKind::Unavailable,
+            Self::Sent(_) if says(cause, "@user_script") => ErrorKind::Unavailable,
             Self::Sent(_) | Self::Unclear(_) => ErrorKind::Ambiguous,
         }
     }
@@ -92,6 +89,11 @@ impl fmt::Display for Damaged {
 }
 
 impl Error for Damaged {}
+
+/// Whether a server says this code. Before version 7, the code of an error inside of a script is in its text.
+pub(crate) fn says(cause: &RedisError, code: &str) -> bool {
+    cause.code() == Some(code) || cause.detail().is_some_and(|detail| detail.contains(code))
+}
 
 #[cfg(test)]
 mod tests {
@@ -127,6 +129,13 @@ mod tests {
             assert_eq!(Fault::Sent(cause()).kind(), ErrorKind::Ambiguous, "{kind}");
             assert_eq!(Fault::NotSent(cause()).kind(), ErrorKind::Unavailable, "{kind}");
         }
+    }
+
+    #[test]
+    fn a_primary_that_became_a_replica_says_so_in_every_version() {
+        let before_7 = "Error running script (call to f_0): @user_script:9: -READONLY You can't write against a read only replica.";
+        assert!(says(&replied("READONLY", "…"), "READONLY") && says(&replied("ERR", before_7), "READONLY"));
+        assert!(!says(&replied("ERR", "unknown command"), "READONLY"));
     }
 
     #[test]

@@ -102,3 +102,40 @@ async fn a_cache_that_is_down_or_silent_is_passed_by() {
     assert_eq!(store.forget(&id, snapshot.fence).await.unwrap(), Settled::Applied);
     assert!(replay(&store, &id).await.is_none());
 }
+
+#[tokio::test]
+async fn an_answer_that_was_forgotten_while_the_cache_was_away_does_not_come_back() {
+    let address = url().split_once("://").unwrap().1.trim_end_matches('/').to_owned();
+    let proxy = FaultProxy::start(address).await.unwrap();
+    let (truth, id) = (truth(), id());
+    let store = tier(&truth, open(format!("redis://{}", proxy.address()), &prefix()).await);
+    let attempt = begin(&store, &id).await.unwrap().unwrap();
+    store.settle(&id, &attempt, &completed("old")).await.unwrap();
+    let old = replay(&store, &id).await.unwrap();
+    assert!(replay(&store, &id).await.is_some(), "from the cache");
+    proxy.black_hole();
+    assert_eq!(store.forget(&id, old.fence).await.unwrap(), Settled::Applied);
+    let attempt = begin(&store, &id).await.unwrap().expect("it runs anew");
+    store.settle(&id, &attempt, &completed("new")).await.unwrap();
+    proxy.heal().await;
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    for _ in 0..3 {
+        let answer = replay(&store, &id).await.unwrap().state;
+        assert!(matches!(&answer, State::Completed(answer) if answer.0 == "new"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_evicted_after_the_truth_was_asked_is_not_put() {
+    let cache = RedisCache::new(open(url(), &prefix()).await);
+    let (store, id) = (MemoryStore::new(), id());
+    let attempt = begin(&store, &id).await.unwrap().unwrap();
+    store.settle(&id, &attempt, &completed("done")).await.unwrap();
+    let snapshot = store.get(&id).await.unwrap().unwrap();
+    let before = cache.mark(&id);
+    cache.evict(&id).await;
+    cache.put(&id, &snapshot, Duration::from_secs(60), before).await;
+    assert_eq!(cache.get(&id).await, None);
+    cache.put(&id, &snapshot, Duration::from_secs(60), cache.mark(&id)).await;
+    assert!(cache.get(&id).await.is_some());
+}

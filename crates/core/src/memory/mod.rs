@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::StoreError;
 use crate::key::RecordId;
 use crate::machine;
@@ -39,6 +39,9 @@ const SHARDS: usize = 64;
 #[derive(Debug)]
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
+    /// The wall clock when the store was made. Fences go on from there with the time that really passes, as ages do: whoever takes one
+    /// from the other must not be misled by a wall clock that is set.
+    made: (Moment, u64),
     shards: Box<[Slot]>,
     usage: Usage,
     max_records: usize,
@@ -71,6 +74,7 @@ impl MemoryStore {
     pub fn new() -> Self {
         Self {
             clock: Arc::new(SystemClock),
+            made: (SystemClock.now(), SystemClock.wall_micros()),
             shards: (0..SHARDS).map(|_| Slot::default()).collect(),
             usage: Usage::default(),
             max_records: 1_000_000,
@@ -81,6 +85,7 @@ impl MemoryStore {
     /// Takes time from `clock`.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
+        self.made = (clock.now(), clock.wall_micros());
         self.clock = Arc::new(clock);
         self
     }
@@ -163,7 +168,8 @@ impl Store for MemoryStore {
         // Read again under the lock of one shard only: the limit is kept to within the number of concurrent begins.
         let full = self.is_full();
         let now = self.clock.now();
-        let wall = Fence(self.clock.wall_micros());
+        let (made, wall) = self.made;
+        let wall = Fence(Moment::from_micros(wall).plus(now.since(made)).as_micros());
         let begun = self.write(id, |shard, usage| {
             // Two for every one that comes keeps the store clean without a sweeper.
             shard.sweep_past(now, 2, usage);

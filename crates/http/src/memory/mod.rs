@@ -293,6 +293,26 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_waits_for_its_turn_takes_what_others_give_back() {
+        let budget = MemoryBudget::new(400);
+        let (calls, first, second) = (budget.account(), budget.account(), budget.account());
+        let mut running = calls.take(290).unwrap();
+        running.keep();
+        let (mut slow, mut quick) = (first.nothing(), second.nothing());
+        slow.keep();
+        quick.keep();
+        slow.grow_for_answer(200).now_or_never().expect("the first may go beyond the limit");
+        let mut waits = Box::pin(quick.grow_for_answer(100));
+        assert!(waits.as_mut().now_or_never().is_none(), "one at a time");
+        drop(running);
+        assert!(waits.as_mut().now_or_never().is_some(), "there is room, though the other is not done");
+        drop(waits);
+        assert_eq!(budget.used(), 300);
+        drop((slow, quick));
+        assert_eq!((budget.used(), budget.0.waiting.load(ORDER)), (0, 0));
+    }
+
+    #[test]
     fn what_is_kept_is_not_asked_for() {
         let budget = MemoryBudget::new(400);
         let (busy, other) = (budget.account(), budget.account());

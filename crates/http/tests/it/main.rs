@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on should stop there")]
 
 mod bodies;
+mod chains;
 mod concurrency;
 mod cut;
 mod handlers;
@@ -16,6 +17,7 @@ mod replays;
 mod secrets;
 mod sequences;
 mod setup;
+mod spelling;
 mod stores;
 mod support;
 mod tokens;

@@ -12,7 +12,7 @@ use redis::{Cmd, Pipeline, RedisError, Value};
 
 use super::Finder;
 use super::connection::Connection;
-use crate::fault::Fault;
+use crate::fault::{self, Fault};
 use crate::replicas::{self, Replicas};
 
 /// For so long after a failed attempt to connect, others fail with it instead of trying one after the other.
@@ -96,7 +96,7 @@ impl Single {
     fn failed(&self, number: u64, cause: RedisError) -> Fault {
         // Also after a time-out: the other side may be gone without a word, and then nothing else would tell. And a primary
         // that became a replica keeps its connections; its name, or the Sentinels, may lead elsewhere by now.
-        if cause.is_io_error() || cause.is_unrecoverable_error() || cause.code() == Some("READONLY") {
+        if cause.is_io_error() || cause.is_unrecoverable_error() || fault::says(&cause, "READONLY") {
             self.current.lock().take_if(|(current, ..)| *current == number);
         }
         Fault::Sent(cause)

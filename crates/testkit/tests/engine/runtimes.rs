@@ -139,3 +139,14 @@ async fn what_panics_in_the_background_is_done_again() {
     assert!(world.faults.calls(Op::Sweep) > 1, "and so is a sweep");
     running.release().await.unwrap();
 }
+
+#[test]
+fn a_call_that_was_polled_outside_of_a_runtime_leaves_the_next_ones_their_renewals() {
+    let lease = Duration::from_secs(3);
+    let world = world(Settings { lease, ..Settings::default() });
+    let outside = std::panic::AssertUnwindSafe(|| futures_util::FutureExt::now_or_never(pay(&world)));
+    assert!(std::panic::catch_unwind(outside).is_err(), "there is no runtime");
+    let runtime = runtime();
+    let _running = runtime.block_on(world.run_by_hand(KEY));
+    wait_for("two renewals", || world.faults.calls(Op::Renew) >= 2);
+}
