@@ -23,9 +23,13 @@ pub(crate) struct Unsettled<B> {
     state: State,
     /// The last piece by its length, while the end has not come: whoever has all of it takes it for whole.
     held: Option<Frame<Bytes>>,
+    /// Ends when nothing has come for too long; there while nothing comes.
+    silence: Option<Ending>,
     /// Reads the rest of an answer that nobody waits for any more. Known by its address, because dropping knows nothing of `B`.
     read_out: fn(Pin<Box<WholeBody<B>>>, Open) -> Ending,
 }
+
+const SILENT: &str = "nothing more came, and its lease is lost";
 
 type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -51,6 +55,16 @@ pub(crate) struct Open {
 }
 
 impl Open {
+    /// Ends when the lease is lost, and for as long as a lease nothing more came: nobody renews it, and nobody may wait for ever.
+    fn silence(&self) -> Ending {
+        let (permit, once) = (self.running.permit().clone(), &self.route.once);
+        let (clock, lease) = (Arc::clone(once.clock()), once.settings().lease);
+        Box::pin(async move {
+            permit.lost().await;
+            clock.sleep(lease).await;
+        })
+    }
+
     /// Ends the call with what became of its answer.
     async fn end(self, whole: bool) {
         let Self { running, class, record, id, meter, route } = self;
@@ -75,7 +89,7 @@ where
     B::Error: Into<BoxError>,
 {
     pub(crate) fn new(open: Open) -> Self {
-        Self { state: State::Open(open), held: None, read_out: |body, open| Box::pin(read_out(body, open)) }
+        Self { state: State::Open(open), held: None, silence: None, read_out: |body, open| Box::pin(read_out(body, open)) }
     }
 }
 
@@ -99,13 +113,18 @@ impl<B> Unsettled<B> {
             match std::mem::replace(&mut self.state, State::Ended) {
                 State::Open(open) => {
                     self.state = State::Polling(open);
-                    let polled = match data.pop() {
+                    let mut polled = match data.pop() {
                         Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
                         None => rest.as_mut().poll_frame(cx),
                     };
                     let State::Polling(open) = std::mem::replace(&mut self.state, State::Ended) else {
                         return polled;
                     };
+                    if polled.is_ready() {
+                        self.silence = None;
+                    } else if self.silence.get_or_insert_with(|| open.silence()).as_mut().poll(cx).is_ready() {
+                        polled = Poll::Ready(Some(Err(BodyError::Broken(SILENT.into()))));
+                    }
                     let (whole, last) = match polled {
                         Poll::Ready(None) => (true, self.held.take().map(Ok)),
                         Poll::Ready(Some(Err(error))) => {

@@ -313,7 +313,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "response_timeout",
         "60s",
         "SPAN",
-        "How long an upstream may take to begin its answer",
+        "How long an upstream may take to begin its answer, and be silent within it",
     ),
     fixed(plain(
         "limits.keep_free",

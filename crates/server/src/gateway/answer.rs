@@ -4,17 +4,19 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use onlyonce::http::{BodyError, WholeBody};
 
-use super::headers;
 use super::link::Link;
 use super::multiplexed::Stream;
-use super::upstream::{Keyed, Upstream};
+use super::silence::Silence;
+use super::upstream::{Keyed, Undelivered, Upstream};
+use super::{framing, headers};
 
 /// What the upstream answers, as it comes; or an answer of the gateway's own.
 pub(crate) struct Answer {
@@ -24,56 +26,77 @@ pub(crate) struct Answer {
     link: Option<(Link, Arc<Upstream>)>,
     /// Its place on a connection that others use too.
     stream: Option<Stream>,
+    /// How long nothing may come of it.
+    silence: Option<Silence>,
     /// Whether what the upstream says of its outcome counts.
     pub(crate) keyed: Keyed,
 }
 
 impl Answer {
     /// On a connection of its own, which is given back at the end.
+    ///
+    /// # Errors
+    /// If nobody can be sure where it ends.
     pub(crate) fn on(
         response: Response<Incoming>,
         to: &Method,
         link: Link,
         home: Arc<Upstream>,
-    ) -> Response<Self> {
-        Self::of(response, to, Some((link, home))).map(|mut answer| {
+    ) -> Result<Response<Self>, Undelivered> {
+        let patience = home.patience();
+        let answer = Self::of(response, to, patience)?.map(|mut answer| {
+            answer.link = Some((link, home));
             if answer.is_end_stream() {
                 answer.give_back();
             }
             answer
-        })
+        });
+        Ok(answer)
     }
 
     /// On a connection that is about to speak another protocol, and is never given back.
-    pub(crate) fn switching(
-        response: Response<Incoming>,
-        to: &Method,
-        link: Link,
-        home: Arc<Upstream>,
-    ) -> Response<Self> {
-        Self::of(response, to, Some((link, home)))
-    }
-
-    /// On a connection that others use too.
-    pub(crate) fn shared(response: Response<Incoming>, to: &Method, stream: Stream) -> Response<Self> {
-        Self::of(response, to, None).map(|mut answer| {
-            answer.stream = (!answer.is_end_stream()).then_some(stream);
-            answer
+    pub(crate) fn switching(response: Response<Incoming>, link: Link, home: Arc<Upstream>) -> Response<Self> {
+        response.map(|body| {
+            let body = WholeBody::new(body, Version::HTTP_11, &HeaderMap::new());
+            Self { body: Some(body), link: Some((link, home)), ..Self::own(Bytes::new()) }
         })
     }
 
-    fn of(response: Response<Incoming>, to: &Method, link: Option<(Link, Arc<Upstream>)>) -> Response<Self> {
-        let (head, body) = response.into_parts();
+    /// On a connection that others use too, where nothing comes for this long at the most.
+    ///
+    /// # Errors
+    /// If nobody can be sure where it ends.
+    pub(crate) fn shared(
+        response: Response<Incoming>,
+        to: &Method,
+        stream: Stream,
+        patience: Duration,
+    ) -> Result<Response<Self>, Undelivered> {
+        let answer = Self::of(response, to, patience)?.map(|mut answer| {
+            answer.stream = (!answer.is_end_stream()).then_some(stream);
+            answer
+        });
+        Ok(answer)
+    }
+
+    fn of(
+        response: Response<Incoming>,
+        to: &Method,
+        patience: Duration,
+    ) -> Result<Response<Self>, Undelivered> {
+        let (mut head, body) = response.into_parts();
+        framing::settle(&mut head.headers).map_err(|why| Undelivered::Broken(format!("the answer: {why}")))?;
         let mut body = WholeBody::new(body, head.version, &head.headers);
         if *to == Method::HEAD || head.status == StatusCode::NOT_MODIFIED {
             body = body.bodiless();
         }
-        let answer = Self { body: Some(body), own: Bytes::new(), link, stream: None, keyed: Keyed::No };
-        Response::from_parts(head, answer)
+        let silence = Some(Silence::of(&head.headers, patience));
+        let answer = Self { body: Some(body), silence, ..Self::own(Bytes::new()) };
+        Ok(Response::from_parts(head, answer))
     }
 
     pub(crate) fn own(bytes: Bytes) -> Self {
-        Self { body: None, own: bytes, link: None, stream: None, keyed: Keyed::No }
+        Self { body: None, own: bytes, link: None, stream: None, silence: None, keyed: Keyed::No }
     }
 
     /// Takes the connection out, because it is about to speak another protocol.
@@ -88,6 +111,8 @@ impl Answer {
         }
     }
 }
+
+const SILENT: &str = "the upstream fell silent for longer than response_timeout";
 
 impl Body for Answer {
     type Data = Bytes;
@@ -108,6 +133,13 @@ impl Body for Answer {
         {
             link.drive(cx);
             polled = Pin::new(body).poll_frame(cx);
+        }
+        if let Some(silence) = &mut this.silence {
+            if polled.is_ready() {
+                silence.ends();
+            } else if silence.poll(cx).is_ready() {
+                polled = Poll::Ready(Some(Err(BodyError::Broken(SILENT.into()))));
+            }
         }
         match &polled {
             // A connection whose answer broke off is of no use to anybody.

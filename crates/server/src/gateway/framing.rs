@@ -2,8 +2,9 @@
 //!
 //! Hyper reads such requests in one safe way, and says nothing of it: with a length and chunks it drops the length. An upstream gets
 //! what was read, framed anew. That alone is safe; refusing tells the caller, and keeps what looks like an attack from being served.
+//! Answers are read by the same hyper, and go on with one framing or not at all.
 
-use http::header::{CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Request, Version};
 use onlyonce::http::{has_hidden_steps, spelled_path};
 
@@ -29,6 +30,40 @@ pub(crate) fn ambiguity<B>(request: &Request<B>, with_length: bool) -> Option<&'
         return Some("its Max-Forwards is not one number");
     }
     host_ambiguity(request).or_else(|| target_ambiguity(request))
+}
+
+/// Leaves an answer with one framing: what hyper has read it by. With chunks it does not look at a length, and passes it on.
+///
+/// # Errors
+/// If others could read the answer differently.
+pub(crate) fn settle(headers: &mut HeaderMap) -> Result<(), &'static str> {
+    let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (encodings.next(), encodings.next()) {
+        (None, _) => {}
+        (Some(one), None) if one.as_bytes().eq_ignore_ascii_case(b"chunked") => {
+            headers.remove(CONTENT_LENGTH);
+            return Ok(());
+        }
+        _ => return Err("its Transfer-Encoding is something else than chunked"),
+    }
+    if !headers.contains_key(CONTENT_LENGTH) {
+        return Ok(());
+    }
+    let length = one_length(headers).ok_or("its Content-Length is not one number")?;
+    headers.insert(CONTENT_LENGTH, length.into());
+    Ok(())
+}
+
+/// The length, which may be said several times, as long as it is the same.
+fn one_length(headers: &HeaderMap) -> Option<u64> {
+    let lines = headers.get_all(CONTENT_LENGTH).iter();
+    let mut lengths = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(|length| {
+        let digits = length.trim_ascii();
+        let is_number = digits.iter().all(u8::is_ascii_digit);
+        std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse::<u64>().ok()
+    });
+    let first = lengths.next()??;
+    lengths.all(|length| length == Some(first)).then_some(first)
 }
 
 fn host_ambiguity<B>(request: &Request<B>) -> Option<&'static str> {

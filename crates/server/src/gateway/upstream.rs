@@ -210,9 +210,15 @@ impl Upstream {
         write_as_http1(&mut request);
         let method = request.method().clone();
         let response = self.in_time(link.send(request)).await?;
-        let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        let answer = if switches { Answer::switching } else { Answer::on };
-        Ok(answer(response, &method, link, Arc::clone(self)))
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(Answer::switching(response, link, Arc::clone(self)));
+        }
+        Answer::on(response, &method, link, Arc::clone(self))
+    }
+
+    /// How long an answer may be silent, before its head and within it.
+    pub(crate) fn patience(&self) -> Duration {
+        self.limits.response_timeout
     }
 
     async fn in_time<T>(&self, sent: impl Future<Output = Result<T, Undelivered>>) -> Result<T, Undelivered> {
@@ -233,7 +239,8 @@ impl Upstream {
             );
             return Err(Undelivered::NeverSent(why));
         };
-        let sent = self.in_time(send_shared(shared.sender, stream, request, &self.target)).await;
+        let patience = self.patience();
+        let sent = self.in_time(send_shared(shared.sender, stream, request, &self.target, patience)).await;
         match &sent {
             Ok(_) => self.pool.touch(shared.number),
             Err(Undelivered::Late) => self.pool.retire(shared.number),
@@ -413,6 +420,7 @@ async fn send_shared(
     stream: Stream,
     mut request: Request<Outgoing>,
     target: &Target,
+    patience: Duration,
 ) -> Result<Response<Answer>, Undelivered> {
     write_as_http2(&mut request, target);
     if sender.ready().await.is_err() {
@@ -420,7 +428,7 @@ async fn send_shared(
     }
     let method = request.method().clone();
     match sender.try_send_request(request).await {
-        Ok(response) => Ok(Answer::shared(response, &method, stream)),
+        Ok(response) => Answer::shared(response, &method, stream, patience),
         Err(mut refused) => Err(match refused.take_message() {
             Some(request) => Undelivered::Returned(Box::new(request)),
             None => Undelivered::of(&refused.into_error()),

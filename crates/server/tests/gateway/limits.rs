@@ -34,7 +34,7 @@ pub(crate) fn keyed(path: &str, key: &str) -> HttpRequest<()> {
 }
 
 /// Sends a request, and returns its status and as much of the answer as comes.
-async fn ask(
+pub(crate) async fn ask(
     sender: &SendRequest<Bytes>,
     request: HttpRequest<()>,
     body: &'static [u8],

@@ -152,6 +152,26 @@ impl Upstream {
                 }
                 return None;
             }
+            // Exactly what the request asks for.
+            ["raw"] => seen.body.clone(),
+            // Ten bytes of a hundred, and then no word.
+            ["stalls", content] => {
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/{content}\r\ncontent-length: 100\r\n\r\n0123456789");
+                socket.write_all(head.as_bytes()).ok()?;
+                std::thread::sleep(Duration::from_secs(120));
+                return None;
+            }
+            // So many pieces, with so many milliseconds before each.
+            ["drips", content, pieces, millis] => {
+                let (pieces, millis) = (pieces.parse().unwrap(), millis.parse().unwrap());
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/{content}\r\ntransfer-encoding: chunked\r\n\r\n");
+                socket.write_all(head.as_bytes()).ok()?;
+                for _ in 0..pieces {
+                    std::thread::sleep(Duration::from_millis(millis));
+                    socket.write_all(b"4\r\ndrip\r\n").ok()?;
+                }
+                b"0\r\n\r\n".to_vec()
+            }
             // With the headers that the request asks for, separated by bars.
             ["says"] => {
                 let lines = seen.header("x-says").unwrap_or_default().split('|');
