@@ -71,11 +71,16 @@ impl Undelivered {
                     BodyFault::Broken(_) => Fault::Broken,
                 });
             }
-            // The upstream's word that it has not looked at the request.
-            if error.downcast_ref::<h2::Error>().and_then(h2::Error::reason)
-                == Some(h2::Reason::REFUSED_STREAM)
-            {
-                return Self::NeverSent("the upstream refused the stream".into());
+            // The upstream's word that it has not looked at the request: it refused the stream, or went away with a last stream
+            // before it. Streams up to that one end with the connection, and with its error.
+            match error.downcast_ref::<h2::Error>() {
+                Some(error) if error.is_go_away() && error.is_remote() => {
+                    return Self::NeverSent("the upstream went away before it looked at the stream".into());
+                }
+                Some(error) if error.reason() == Some(h2::Reason::REFUSED_STREAM) => {
+                    return Self::NeverSent("the upstream refused the stream".into());
+                }
+                _ => {}
             }
             cause = error.source();
         }

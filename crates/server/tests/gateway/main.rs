@@ -13,6 +13,7 @@ mod disk_and_clock;
 mod faults;
 mod framed;
 mod frameworks;
+mod goaway;
 mod hostile;
 mod http2;
 mod jwt;
