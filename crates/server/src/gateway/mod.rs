@@ -31,6 +31,7 @@ mod resources;
 mod routing;
 pub(crate) mod scope;
 pub(crate) mod serve;
+mod shared;
 mod silence;
 mod sockets;
 mod streams;

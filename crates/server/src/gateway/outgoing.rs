@@ -16,6 +16,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::caller_body::CallerBody;
 use super::headers;
+use super::multiplexed::Stream;
 use super::names::Names;
 
 /// What is sent: as it comes from the caller, within limits, or nothing.
@@ -28,6 +29,8 @@ pub(crate) struct Outgoing {
     taken: Arc<AtomicUsize>,
     /// What may not come in trailers.
     names: Option<Arc<Names>>,
+    /// Its place on a connection of HTTP/2: taken for as long as there is something to be sent, also behind the answer.
+    stream: Option<Stream>,
 }
 
 impl Outgoing {
@@ -38,12 +41,17 @@ impl Outgoing {
         names: Arc<Names>,
     ) -> Self {
         let left = limit.unwrap_or(usize::MAX);
-        Self { body: Some(body), left, patience, timer: None, taken: Arc::default(), names: Some(names) }
+        Self { body: Some(body), left, patience, timer: None, taken: Arc::default(), names: Some(names), stream: None }
     }
 
     pub(crate) fn empty() -> Self {
         let patience = Duration::ZERO;
-        Self { body: None, left: 0, patience, timer: None, taken: Arc::default(), names: None }
+        Self { body: None, left: 0, patience, timer: None, taken: Arc::default(), names: None, stream: None }
+    }
+
+    /// Goes on this stream, or, if there is none, on a connection of its own.
+    pub(super) fn goes_on(&mut self, stream: Option<Stream>) {
+        self.stream = stream;
     }
 
     /// Counts the pieces that were taken; gone when the body is.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::HOST;
-use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -17,15 +16,16 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::answer::Answer;
-use super::idle::{IdleLimit, MOST_KEYED, PROOFS, Watch};
+use super::idle::{IdleLimit, PROOFS, Watch};
 use super::link::Link;
-use super::multiplexed::{Multiplexed, Stream};
+use super::multiplexed::Multiplexed;
 use super::outgoing::{BodyFault, Outgoing};
+use super::shared::{Chosen, Sent, Shared};
 use super::sockets::Sockets;
 use super::wire::{Wire, keep_alive};
 use crate::config::{Limits, Speech, Target};
 
-const IDLE: Duration = Duration::from_secs(60);
+pub(super) const IDLE: Duration = Duration::from_secs(60);
 /// How many idle connections are kept.
 const MOST_IDLE: usize = 512;
 /// How much of an answer may come over HTTP/2 before it is asked for. The connection as a whole has no limit of its own: callers that do
@@ -97,7 +97,7 @@ fn told(error: &dyn std::error::Error) -> String {
 pub(crate) struct Upstream {
     pub(crate) target: Target,
     tls: TlsConnector,
-    limits: Limits,
+    pub(super) limits: Limits,
     pub(crate) pool: Arc<Pool>,
     /// How many sockets there may be, for all upstreams together.
     sockets: Arc<Sockets>,
@@ -108,8 +108,8 @@ pub(crate) struct Upstream {
 pub(crate) struct Pool {
     idle: Mutex<VecDeque<Link>>,
     idle_limit: IdleLimit,
-    /// The connection that all requests share where the upstream speaks HTTP/2.
-    shared: Mutex<Option<Multiplexed>>,
+    /// Those that requests share, where the upstream speaks HTTP/2.
+    pub(super) shared: Shared,
 }
 
 impl Pool {
@@ -118,22 +118,7 @@ impl Pool {
         // Dropped outside of the lock.
         let idle = std::mem::take(&mut *self.idle.lock());
         drop(idle);
-    }
-
-    /// The connection was just of use.
-    fn touch(&self, number: u64) {
-        if let Some(shared) = self.shared.lock().as_mut().filter(|shared| shared.number == number) {
-            shared.used = SystemClock.now();
-        }
-    }
-
-    /// No new request uses the connection; those that are under way may go on.
-    fn retire(&self, number: u64) {
-        self.shared.lock().take_if(|shared| shared.number == number);
-    }
-
-    fn share(&self, connection: Multiplexed) -> Multiplexed {
-        self.shared.lock().insert(connection).clone()
+        self.shared.close_idle();
     }
 }
 
@@ -144,8 +129,17 @@ pub(crate) enum Keyed {
     No,
 }
 
+pub(super) fn closed_at_once<T>(sent: Result<T, Undelivered>) -> Result<T, Undelivered> {
+    match sent {
+        Err(Undelivered::Returned(_)) => {
+            Err(Undelivered::NeverSent("the upstream closed the new connection at once".into()))
+        }
+        other => other,
+    }
+}
+
 /// A connection that was just made.
-enum Made {
+pub(super) enum Made {
     One(Box<Link>),
     Many(Multiplexed),
 }
@@ -167,27 +161,34 @@ impl Upstream {
         request: Request<Outgoing>,
         keyed: Keyed,
     ) -> Result<Response<Answer>, Undelivered> {
-        // Shared connections are known to be open; whether one speaks HTTP/2 is known after the first.
         // Boxed where it is rare: the memory of every request would be as large as that of the largest way.
-        if let Some(shared) = self.multiplexed(keyed) {
-            match Box::pin(self.send_shared(shared, request)).await {
-                Err(Undelivered::Returned(request)) => Box::pin(self.send_anew(*request)).await,
-                other => other,
+        let mut request = match self.speaks() {
+            Chosen::Http1 => request,
+            _ => match Box::pin(self.send_multiplexed(request, keyed)).await {
+                Sent::Done(sent) => return sent,
+                Sent::Alone(request) => request,
+            },
+        };
+        while let Some((link, age)) = self.take_idle(keyed).await {
+            let sent = self.send_on(link, request).await;
+            if let Err(Undelivered::Returned(_) | Undelivered::Broken(_)) = &sent {
+                self.pool.idle_limit.found_closed(age);
             }
-        } else {
-            let mut request = request;
-            while let Some((link, age)) = self.take_idle(keyed).await {
-                let sent = self.send_on(link, request).await;
-                if let Err(Undelivered::Returned(_) | Undelivered::Broken(_)) = &sent {
-                    self.pool.idle_limit.found_closed(age);
-                }
-                match sent {
-                    // The upstream had closed it meanwhile; nothing was sent.
-                    Err(Undelivered::Returned(returned)) => request = *returned,
-                    other => return other,
-                }
+            match sent {
+                // The upstream had closed it meanwhile; nothing was sent.
+                Err(Undelivered::Returned(returned)) => request = *returned,
+                other => return other,
             }
-            Box::pin(self.send_anew(request)).await
+        }
+        Box::pin(self.send_anew(request)).await
+    }
+
+    /// What the upstream speaks, as far as that is known.
+    pub(super) fn speaks(&self) -> Chosen {
+        match self.target.speech {
+            Speech::Http1 => Chosen::Http1,
+            Speech::H2c => Chosen::Http2,
+            Speech::Tls => self.pool.shared.chosen(),
         }
     }
 
@@ -197,22 +198,26 @@ impl Upstream {
     ) -> Result<Response<Answer>, Undelivered> {
         let sent = match self.connect().await? {
             Made::One(link) => self.send_on(*link, request).await,
-            Made::Many(shared) => self.send_shared(shared, request).await,
-        };
-        match sent {
-            Err(Undelivered::Returned(_)) => {
-                Err(Undelivered::NeverSent("the upstream closed the new connection at once".into()))
+            Made::Many(shared) => {
+                // Nobody else knows of it yet.
+                let stream = shared.take();
+                self.pool.shared.add(shared.clone());
+                match stream {
+                    Some(stream) => self.send_shared(shared, stream, request).await,
+                    None => Err(Undelivered::Returned(Box::new(request))),
+                }
             }
-            other => other,
-        }
+        };
+        closed_at_once(sent)
     }
 
-    async fn send_on(
+    pub(super) async fn send_on(
         self: &Arc<Self>,
         mut link: Link,
         mut request: Request<Outgoing>,
     ) -> Result<Response<Answer>, Undelivered> {
         write_as_http1(&mut request);
+        request.body_mut().goes_on(None);
         let method = request.method().clone();
         let response = self.in_time(link.send(request)).await?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -226,44 +231,8 @@ impl Upstream {
         self.limits.response_timeout
     }
 
-    async fn in_time<T>(&self, sent: impl Future<Output = Result<T, Undelivered>>) -> Result<T, Undelivered> {
+    pub(super) async fn in_time<T>(&self, sent: impl Future<Output = Result<T, Undelivered>>) -> Result<T, Undelivered> {
         tokio::time::timeout(self.limits.response_timeout, sent).await.unwrap_or(Err(Undelivered::Late))
-    }
-
-    /// Sends on a connection that others use too. One that leaves a request without an answer may be dead: no other is sent on it.
-    async fn send_shared(
-        &self,
-        shared: Multiplexed,
-        request: Request<Outgoing>,
-    ) -> Result<Response<Answer>, Undelivered> {
-        let wait = self.limits.connect_timeout;
-        let Ok(stream) = tokio::time::timeout(wait, shared.stream()).await else {
-            let why = format!(
-                "{}: for {wait:?} all streams that the upstream allows were in use",
-                self.target.authority
-            );
-            return Err(Undelivered::NeverSent(why));
-        };
-        let patience = self.patience();
-        let sent = self.in_time(send_shared(shared.sender, stream, request, &self.target, patience)).await;
-        match &sent {
-            Ok(_) => self.pool.touch(shared.number),
-            Err(Undelivered::Late) => self.pool.retire(shared.number),
-            Err(_) => {}
-        }
-        sent
-    }
-
-    fn multiplexed(&self, keyed: Keyed) -> Option<Multiplexed> {
-        if self.target.speech == Speech::Http1 {
-            return None;
-        }
-        let limit = if keyed == Keyed::Yes { self.limits.upstream_idle.unwrap_or(MOST_KEYED) } else { IDLE };
-        let (now, mut shared) = (SystemClock.now(), self.pool.shared.lock());
-        shared.take_if(|shared| shared.sender.is_closed() || now.since(shared.used) > limit);
-        let shared = shared.as_mut()?;
-        shared.used = now;
-        Some(shared.clone())
     }
 
     /// How long a connection may have idled that is used.
@@ -346,10 +315,10 @@ impl Upstream {
     pub(crate) fn tidy(&self) {
         let now = SystemClock.now();
         self.pool.idle.lock().retain(|link| now.since(link.idle_since) <= IDLE);
-        self.pool.shared.lock().take_if(|shared| now.since(shared.used) > IDLE);
+        self.pool.shared.tidy(IDLE);
     }
 
-    async fn connect(&self) -> Result<Made, Undelivered> {
+    pub(super) async fn connect(&self) -> Result<Made, Undelivered> {
         let made = tokio::time::timeout(self.limits.connect_timeout, self.try_connect()).await;
         let made = made.unwrap_or_else(|_| Err("connecting took too long".into()));
         made.map_err(|why| Undelivered::NeverSent(format!("{}: {why}", self.target.authority)))
@@ -374,6 +343,7 @@ impl Upstream {
             }
         };
         if !multiplexed {
+            self.pool.shared.choose(Chosen::Http1);
             let link = Link::new(wire, place, SystemClock.now()).await.map_err(|error| told(&error))?;
             return Ok(Made::One(Box::new(link)));
         }
@@ -385,10 +355,15 @@ impl Upstream {
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW_OF_ALL)
             .max_header_list_size(MAX_HEAD)
+            // None before the upstream has said how many it allows.
+            .initial_max_send_streams(0)
             .handshake(TokioIo::new(wire))
             .await;
         let (sender, connection) = handshake.map_err(|error| told(&error))?;
-        Ok(Made::Many(self.pool.share(Multiplexed::drive(sender, connection, place))))
+        let connection = Multiplexed::drive(sender, connection, place, self.pool.shared.freed());
+        connection.settled().await;
+        self.pool.shared.choose(Chosen::Http2);
+        Ok(Made::Many(connection))
     }
 }
 
@@ -401,44 +376,6 @@ fn write_as_http1<B>(request: &mut Request<B>) {
     let path = request.uri().path_and_query().cloned();
     *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
     *request.version_mut() = Version::HTTP_11;
-}
-
-/// Writes a request as HTTP/2 has it, with the host in its target.
-fn write_as_http2<B>(request: &mut Request<B>, target: &Target) {
-    let asked = request.headers_mut().remove(HOST);
-    *request.version_mut() = Version::HTTP_2;
-    if request.uri().authority().is_some() {
-        return;
-    }
-    let mut parts = std::mem::take(request.uri_mut()).into_parts();
-    let asked = asked.and_then(|host| host.to_str().ok()?.parse().ok());
-    parts.scheme = Some(target.scheme());
-    parts.authority = Some(asked.unwrap_or_else(|| target.authority.clone()));
-    parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
-    if let Ok(uri) = Uri::from_parts(parts) {
-        *request.uri_mut() = uri;
-    }
-}
-
-async fn send_shared(
-    mut sender: http2::SendRequest<Outgoing>,
-    stream: Stream,
-    mut request: Request<Outgoing>,
-    target: &Target,
-    patience: Duration,
-) -> Result<Response<Answer>, Undelivered> {
-    write_as_http2(&mut request, target);
-    if sender.ready().await.is_err() {
-        return Err(Undelivered::Returned(Box::new(request)));
-    }
-    let method = request.method().clone();
-    match sender.try_send_request(request).await {
-        Ok(response) => Answer::shared(response, &method, stream, patience),
-        Err(mut refused) => Err(match refused.take_message() {
-            Some(request) => Undelivered::Returned(Box::new(request)),
-            None => Undelivered::of(&refused.into_error()),
-        }),
-    }
 }
 
 impl fmt::Debug for Pool {
@@ -455,6 +392,7 @@ impl fmt::Debug for Upstream {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shared::write_as_http2;
     use super::*;
 
     #[test]

@@ -184,25 +184,24 @@ fn an_http2_connection_that_idled_is_not_used_for_a_call_with_a_key() {
     }
 }
 
-/// A service that speaks HTTP/2, allows one stream at a time, and never ends the answer to a GET.
+/// A service that speaks HTTP/2 on one connection only, allows one stream at a time, and never ends the answer to a GET.
 fn one_stream_at_a_time(runtime: &Runtime) -> SocketAddr {
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
     runtime.spawn(async move {
-        while let Ok((socket, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let mut connection =
-                    h2::server::Builder::new().max_concurrent_streams(1).handshake(socket).await.unwrap();
-                let mut open = Vec::new();
-                while let Some(Ok((request, mut respond))) = connection.accept().await {
-                    let is_last = request.method() == http::Method::POST;
-                    let answer = Response::builder().status(201).body(()).unwrap();
-                    let _ = respond
-                        .send_response(answer, is_last)
-                        .map(|stream: h2::SendStream<bytes::Bytes>| open.push(stream));
-                }
-            });
+        let (socket, _) = listener.accept().await.unwrap();
+        let mut connection =
+            h2::server::Builder::new().max_concurrent_streams(1).handshake(socket).await.unwrap();
+        let mut open = Vec::new();
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            let is_last = request.method() == http::Method::POST;
+            let answer = Response::builder().status(201).body(()).unwrap();
+            let _ = respond
+                .send_response(answer, is_last)
+                .map(|stream: h2::SendStream<bytes::Bytes>| open.push(stream));
         }
+        // Whoever else connects hears nothing.
+        drop(listener);
     });
     address
 }

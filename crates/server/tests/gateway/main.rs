@@ -29,6 +29,7 @@ mod reload;
 mod repair;
 mod rows;
 mod security;
+mod shared;
 mod stalled;
 mod store_urls;
 mod stores;
