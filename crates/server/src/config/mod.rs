@@ -33,7 +33,7 @@ pub(crate) use changes::Changes;
 use file::{Entry, File};
 pub(crate) use forward::{Forward, name_of};
 pub(crate) use rules::{Route, Rules};
-use settings::Kind;
+use settings::{Kind, LISTS};
 pub(crate) use settings::SETTINGS;
 use source::Given;
 pub(crate) use source::Problems;
@@ -234,8 +234,31 @@ impl Loader<'_> {
         self.settings.get(path).map(|given| PathBuf::from(given.text()))
     }
 
+    /// A list that is given and names nothing would switch off what it is for.
+    fn tell_empty_lists(&mut self, routes: &[Entry]) {
+        // These two have words of their own for it.
+        let told = ["scope.from", "defaults.methods"];
+        let lists = SETTINGS.iter().filter(|setting| matches!(setting.kind, Kind::List | Kind::Secrets));
+        let paths = lists.map(|setting| setting.path).filter(|path| !told.contains(path));
+        let settings = paths.filter_map(|path| Some((path, self.settings.get(path)?)));
+        let of_route = |route: &Entry| {
+            let values = LISTS.iter().filter_map(|name| Some((*name, route.values.get(name)?.clone())));
+            values.collect::<Vec<_>>()
+        };
+        let of_routes: Vec<(&str, Given)> = routes.iter().flat_map(of_route).collect();
+        for (name, given) in settings.chain(of_routes.iter().map(|(name, given)| (*name, given))) {
+            if given.names_nothing() {
+                self.problems.add(
+                    &given.source,
+                    format!("{name}: the list is empty, or a name in it is; leave {name} out, or name what is meant"),
+                );
+            }
+        }
+    }
+
     /// `None` only together with a problem.
     fn load(&mut self, file: &Everything, shown: String) -> Option<Config> {
+        self.tell_empty_lists(&file.routes);
         let listen = self.read("listen", address);
         let admin = self.read("admin", |text| if text == "off" { Ok(None) } else { address(text).map(Some) });
         let store = self.read("store", |url| stores::check(url).map(|()| url.to_owned()));

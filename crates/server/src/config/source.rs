@@ -36,6 +36,11 @@ pub(crate) struct Given {
 }
 
 impl Given {
+    /// Whether it is a list without anything in it, or with a name that is none.
+    pub(crate) fn names_nothing(&self) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|part| part.trim().is_empty())
+    }
+
     pub(crate) fn text(&self) -> String {
         self.parts.join(",")
     }

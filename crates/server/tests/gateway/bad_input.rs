@@ -103,6 +103,39 @@ fn methods_that_would_protect_nothing_are_refused() {
     assert!(gateway.log().contains("methods leaves out POST"), "{}", gateway.log());
 }
 
+#[test]
+fn a_list_that_is_given_and_empty_is_no_way_to_switch_something_off() {
+    let upstream = Upstream::start();
+    let jwt = "[scope.jwt]\nkey = \"secret\"\nalgorithms = \"HS256\"\naudience = [\"pay\"]\nissuer = [\"iss\"]\n";
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("secret"), "x".repeat(40)).unwrap();
+    let setup = |toml: &str| {
+        let setup = Setup::new("memory:", &upstream).with(&["--scope", "jwt:sub"]);
+        setup.home(home.path()).config(toml)
+    };
+    for flag in ["--jwt-audience", "--jwt-issuer", "--jwt-algorithms", "--token-secret"] {
+        for nothing in ["", " ", ",", " , "] {
+            refused(setup(jwt).with(&[flag, nothing]), &[flag, "empty"]);
+            refused(setup(jwt).with(&[flag, nothing]).with(&["--check"]), &[flag, "empty"]);
+        }
+    }
+    for nothing in ["[]", "[\"\"]", "\"\"", "\" \"", "[\"pay\", \"\"]"] {
+        let toml = jwt.replace("[\"pay\"]", nothing);
+        refused(setup(&toml), &["gateway.toml:4: ", "scope.jwt.audience", "empty"]);
+    }
+    refused(
+        setup(jwt).variable("ONLYONCE_JWT_ISSUER", ","),
+        &["ONLYONCE_JWT_ISSUER: ", "scope.jwt.issuer", "empty"],
+    );
+    for name in ["fingerprint", "keep_headers", "drop_headers"] {
+        let route = format!("{jwt}[[route]]\nmatch = \"POST /x\"\n{name} = []\n");
+        refused(setup(&route), &["gateway.toml:8: ", name, "empty"]);
+    }
+    // A variable that is empty is how one is taken back.
+    let gateway = setup(jwt).variable("ONLYONCE_JWT_ISSUER", " ").start();
+    assert_eq!(Request::new("GET", "/").send(gateway.address).status, 201);
+}
+
 /// What is wrong with a file, line by line.
 fn problems(toml: &str) -> String {
     let home = tempfile::tempdir().unwrap();
