@@ -1,5 +1,6 @@
 //! Bearer tokens, verified: pinned algorithms, a known key, and a time that is not over.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 
@@ -18,6 +19,8 @@ pub(crate) struct Verifier {
     algorithms: Vec<Algorithm>,
     issuer: Vec<String>,
     audience: Vec<String>,
+    /// Some of the keys are of a set, in which those of several issuers may be.
+    of_set: bool,
 }
 
 /// A key, and which tokens it is for.
@@ -63,7 +66,18 @@ impl Verifier {
         if keys.is_empty() {
             return Err("there is no key that tokens could be verified with".into());
         }
-        Ok(Self { keys, algorithms, issuer: files.issuer.to_vec(), audience: files.audience.to_vec() })
+        let (issuer, audience) = (files.issuer.to_vec(), files.audience.to_vec());
+        Ok(Self { keys, algorithms, issuer, audience, of_set: files.jwks.is_some() })
+    }
+
+    /// How many issuers are accepted, if they are named.
+    pub(crate) fn issuers(&self) -> usize {
+        self.issuer.iter().collect::<HashSet<_>>().len()
+    }
+
+    /// Whether tokens of several issuers may be accepted, none of whom is named.
+    pub(crate) fn takes_any_issuer(&self) -> bool {
+        self.of_set && self.issuer.is_empty()
     }
 
     /// What the bearer token of a request says about `claim`.

@@ -80,6 +80,14 @@ There is no default, because it would either mix tenants or break retries after 
         if jwt.is_none() && parts.iter().any(|part| matches!(part, Part::Jwt(_))) {
             wrong.push("jwt: needs a key to verify tokens with: set key or jwks in [scope.jwt] (--jwt-key, --jwt-jwks), and algorithms".into());
         }
+        let several = jwt.as_ref().is_some_and(|jwt| jwt.issuers() > 1);
+        if several && names_without_issuer(&parts) {
+            wrong.push(format!(
+                "{} issuers may call two callers the same, and one would get the answers of the other; write --scope jwt:iss,{}",
+                jwt.as_ref().map_or(0, Verifier::issuers),
+                names.join(",")
+            ));
+        }
         if wrong.is_empty() { Ok(Self { parts, jwt, forwards, by_host }) } else { Err(wrong) }
     }
 
@@ -87,7 +95,11 @@ There is no default, because it would either mix tenants or break retries after 
     pub(crate) fn warnings(&self) -> Vec<&'static str> {
         let authorization = self.parts.contains(&Part::Header(http::header::AUTHORIZATION));
         let warning = "the scope is the authorization header: a refreshed token is another scope, so a retry after a refresh runs again; prefer jwt:sub";
-        if authorization { vec![warning] } else { Vec::new() }
+        let mut warnings = if authorization { vec![warning] } else { Vec::new() };
+        if self.jwt.as_ref().is_some_and(Verifier::takes_any_issuer) && names_without_issuer(&self.parts) {
+            warnings.push("the key set may have keys of several issuers, who may call two callers the same: name the issuer that is meant with --jwt-issuer, or write --scope jwt:iss,jwt:…");
+        }
+        warnings
     }
 
     /// The headers that it is read from.
@@ -155,6 +167,13 @@ There is no default, because it would either mix tenants or break retries after 
     pub(crate) fn named(&self, text: &str) -> Vec<Scope> {
         named(text, self.parts.len().max(1))
     }
+}
+
+/// Whether claims count, and who made them does not.
+fn names_without_issuer(parts: &[Part]) -> bool {
+    let is_claim = |part: &Part| matches!(part, Part::Jwt(_));
+    let is_issuer = |part: &Part| matches!(part, Part::Jwt(claim) if claim == "iss");
+    parts.iter().any(is_claim) && !parts.iter().any(is_issuer)
 }
 
 /// The scopes that a person may mean by a text: one name, or parts with commas between them, of which there are at least so many.

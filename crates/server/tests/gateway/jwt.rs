@@ -427,3 +427,50 @@ fn a_key_of_a_set_verifies_only_what_it_says_it_is_for() {
     let (code, said) = start(json!([jwk(json!({ "key_ops": ["encrypt"] }))])).fails();
     assert!(code == 2 && said.contains("key_ops"), "{said}");
 }
+
+#[test]
+fn a_name_that_two_issuers_may_give_is_no_scope_without_the_issuer() {
+    let (upstream, home) = (Upstream::start(), tempfile::tempdir().unwrap());
+    std::fs::write(home.path().join("secret"), "x".repeat(40)).unwrap();
+    let setup = |scope: &str, issuers: &str| {
+        let setup = Setup::new("memory:", &upstream).home(home.path()).with(&["--scope", scope]);
+        let setup = setup.with(&["--jwt-key", "secret"]).with(&["--jwt-algorithms", "HS256"]);
+        setup.with(&["--jwt-issuer", issuers])
+    };
+    for more in [&[][..], &["--check"]] {
+        for scope in ["jwt:sub", "jwt:tenant", "header:x-tenant,jwt:sub"] {
+            let setup = setup(scope, "https://a,https://b");
+            let (code, said) = if more.is_empty() { setup } else { setup.with(more) }.fails();
+            assert!(code == 2 && said.contains("--scope") && said.contains("jwt:iss,"), "{said}");
+        }
+    }
+    for (scope, issuers) in [("jwt:sub", "https://a"), ("jwt:sub", "https://a,https://a")] {
+        assert!(!setup(scope, issuers).start().log().contains("WARN"));
+    }
+    let gateway = setup("jwt:iss,jwt:sub", "https://a,https://b").start();
+    assert!(!gateway.log().contains("WARN"), "{}", gateway.log());
+    let (key, secret) = (key("issuers"), EncodingKey::from_secret("x".repeat(40).as_bytes()));
+    let of = |issuer: &str| {
+        token(&Header::new(Algorithm::HS256), &json!({ "sub": "1", "iss": issuer, "exp": LATER }), &secret)
+    };
+    assert_eq!(pay(&gateway, &of("https://a"), &key).status, 201);
+    assert!(!pay(&gateway, &of("https://b"), &key).is_replayed());
+    assert!(pay(&gateway, &of("https://a"), &key).is_replayed());
+}
+
+#[test]
+fn a_key_set_without_an_issuer_is_warned_about() {
+    let (upstream, home) = (Upstream::start(), tempfile::tempdir().unwrap());
+    let (private, _) = pair(Algorithm::RS256);
+    let set = JwkSet { keys: vec![Jwk::from_encoding_key(&private, Algorithm::RS256).unwrap()] };
+    std::fs::write(home.path().join("jwks.json"), serde_json::to_vec(&set).unwrap()).unwrap();
+    let warned = |more: &[&[&str]]| {
+        let words = [&["--jwt-jwks", "jwks.json"][..], &["--jwt-algorithms", "RS256"]];
+        // The log of the one before is there, too.
+        let _ = std::fs::remove_file(home.path().join("log"));
+        gateway(&upstream, home.path(), &[&words, more].concat()).log().contains("jwt:iss")
+    };
+    assert!(warned(&[]));
+    assert!(!warned(&[&["--jwt-issuer", "https://a"]]));
+    assert!(!warned(&[&["--scope", "jwt:iss,jwt:sub"]]));
+}
