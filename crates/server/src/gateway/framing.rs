@@ -74,11 +74,9 @@ fn host_ambiguity<B>(request: &Request<B>) -> Option<&'static str> {
     match (one_host(request.headers()), request.version()) {
         (Err(why), _) => Some(why),
         (Ok(None), Version::HTTP_11) => Some("it has no Host"),
-        // In HTTP/1.1 the target wins, as the standard says; in HTTP/2 both say the same or something is wrong.
-        (Ok(Some(host)), Version::HTTP_2)
-            if target.is_some_and(|target| !target.eq_ignore_ascii_case(host)) =>
-        {
-            Some("Host says something else than :authority")
+        // In HTTP/1.1 the target wins, says the standard, and some go by Host: both say the same or something is wrong.
+        (Ok(Some(host)), _) if target.is_some_and(|target| !target.eq_ignore_ascii_case(host)) => {
+            Some("Host says something else than its target")
         }
         _ => None,
     }

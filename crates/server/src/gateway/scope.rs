@@ -216,6 +216,10 @@ impl Part {
 
     fn find(&self, request: &Parts, jwt: Option<&Verifier>) -> Word {
         match self {
+            // The one that the service gets, wherever it was named.
+            Self::Header(HOST) if let Some(host) = host(request) => {
+                Word::of(host.as_bytes(), format_args!("the host"))
+            }
             Self::Header(name) => {
                 let mut values = request.headers.get_all(name).iter();
                 match (values.next(), values.next()) {

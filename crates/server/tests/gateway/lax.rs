@@ -643,9 +643,48 @@ fn a_host_is_a_host_or_the_request_is_refused() {
         assert_eq!(request.send(gateway.address).status, 201, "{host}");
         assert_eq!(upstream.seen().pop().unwrap().header("host"), Some(host));
     }
-    let target = "POST http://Other.example:81/pay HTTP/1.1\r\nhost: shop.example\r\nconnection: close\r\ncontent-length: 1\r\n\r\nx";
+    let target = "POST http://Other.example:81/pay HTTP/1.1\r\nhost: other.EXAMPLE:81\r\nconnection: close\r\ncontent-length: 1\r\n\r\nx";
     assert!(raw(gateway.address, target.as_bytes(), PATIENCE).starts_with("HTTP/1.1 201"));
     assert_eq!(upstream.seen().pop().unwrap().header("host"), Some("Other.example:81"));
+}
+
+#[test]
+fn a_host_that_is_named_twice_is_named_alike_or_the_request_is_refused() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).start();
+    for (host, version) in [("shop.example", "1.1"), ("shop.example:81", "1.1"), ("", "1.1"), ("b", "1.0")] {
+        let request = format!(
+            "POST http://other.example/pay HTTP/{version}\r\nhost: {host}\r\nconnection: close\r\ncontent-length: 1\r\n\r\nx"
+        );
+        let answer = raw(gateway.address, request.as_bytes(), PATIENCE);
+        assert!(answer.get(8..12) == Some(" 400") && answer.contains("request-ambiguous"), "{host}: {answer}");
+    }
+    assert_eq!(upstream.seen().len(), 0);
+}
+
+#[test]
+fn a_scope_that_is_the_host_is_the_host_that_the_service_gets() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).with(&["--scope", "header:host"]).start();
+    let key = key("hosts");
+    let call = |target: &str, host: &'static str, version| {
+        ask(target).host(Some(host)).with("idempotency-key", &key).send(gateway.address, version)
+    };
+    let mut first = true;
+    for host in ["a.example", "b.example"] {
+        for version in BOTH {
+            let told = call("/pay", host, version);
+            assert_eq!((told.status, told.replayed), (201, !first), "{host} {version:?}: {told:?}");
+            assert_eq!(upstream.seen().last().unwrap().header("host"), Some(host));
+            first = false;
+        }
+        let absolute = call(&format!("http://{host}/pay"), host, Version::HTTP_11);
+        assert!(absolute.replayed, "{absolute:?}");
+        first = true;
+    }
+    let other = call("http://b.example/pay", "a.example", Version::HTTP_11);
+    other.is(400, "request-ambiguous", "one host in the target, another beside it");
+    assert_eq!(upstream.effects_of(&key), 2);
 }
 
 #[test]
