@@ -688,6 +688,38 @@ fn a_scope_that_is_the_host_is_the_host_that_the_service_gets() {
 }
 
 #[test]
+fn a_cookie_that_some_service_takes_for_the_one_of_the_scope_is_its_twin() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).with(&["--scope", "cookie:session_id"]).start();
+    for version in BOTH {
+        for twin in [
+            "session.id",
+            "session id",
+            "session[id",
+            "session_id[0]",
+            "session_id[]",
+            "session%2Eid",
+            "session%20id",
+            "SESSION.ID",
+            "session-id",
+        ] {
+            for cookies in [
+                format!("session_id=a; {twin}=b"),
+                format!("{twin}=b; session_id=a"),
+                format!("x=1, {twin}=b; session_id=a"),
+            ] {
+                let call = ask("/pay").with("idempotency-key", key("twin")).with("cookie", &cookies);
+                call.send(gateway.address, version).is(400, "scope-missing", &cookies);
+            }
+        }
+        for fine in ["session_id=a; session=b", "session_id=a; id=b", "a=session.id; session_id=a", "xsession.id=1; session_id=a"] {
+            let call = ask("/pay").with("idempotency-key", key("twin")).with("cookie", fine);
+            assert_eq!(call.send(gateway.address, version).status, 201, "{fine}");
+        }
+    }
+}
+
+#[test]
 fn a_content_type_that_is_there_twice_is_refused() {
     let upstream = Upstream::start();
     let gateway = Setup::new("memory:", &upstream).start();
