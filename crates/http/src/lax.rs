@@ -33,6 +33,12 @@ pub(crate) fn ambiguity(routes: &Routes, parts: &Parts, own: Option<&Arc<Route>>
     })
 }
 
+/// Whether some services go by this header instead of the method or path of a request, for instance `X-HTTP-Method-Override`.
+#[must_use]
+pub fn stands_in_for_target(name: &HeaderName) -> bool {
+    Replaces::of(name).is_some()
+}
+
 /// What a header stands in for, to services that heed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Replaces {

@@ -62,6 +62,7 @@ pub use fingerprint::FingerprintOf;
 pub use headers::StoredHeaders;
 pub use key::{IDEMPOTENCY_KEY, KeyFrom, SEQUENCE};
 pub use language::Language;
+pub use lax::stands_in_for_target;
 pub use layer::{IdempotencyLayer, LayerBuilder};
 pub use memory::{Account, Eviction, EvictionMark, MemoryBudget, Reservation};
 pub use meter::Timings;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{Method, Request, Response, StatusCode};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RANGE};
+use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use onlyonce::http::{Question, Recover, has_hidden_steps};
+use onlyonce::http::{Question, Recover, has_hidden_steps, stands_in_for_target};
 use onlyonce::{Class, Recovery};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
@@ -66,6 +66,13 @@ fn leads_elsewhere(path: &str) -> bool {
     }
 }
 
+/// Whether a header of the call would make the question another one to some service: about the body, which is not there, about
+/// another method or path, or for a part of the answer only.
+fn misleads(name: &HeaderName) -> bool {
+    let is_of_body = [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING].contains(name);
+    is_of_body || *name == RANGE || name.as_str().starts_with("if-") || stands_in_for_target(name)
+}
+
 async fn ask(
     routing: &Routing,
     path: &str,
@@ -82,7 +89,8 @@ async fn ask(
         return Err("the key would be a step to another path".into());
     }
     parts.uri = path.parse().map_err(|_| "the path can't be made")?;
-    for name in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING] {
+    let misleading: Vec<HeaderName> = parts.headers.keys().filter(|name| misleads(name)).cloned().collect();
+    for name in misleading {
         parts.headers.remove(name);
     }
     headers::prepare(&mut parts, &limit.peer, false);

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests of real processes wait in real time")]
 
 mod admin;
+mod asked;
 mod bad_input;
 mod client;
 mod connections;

@@ -1,0 +1,48 @@
+//! What is asked about a call that ended without a word, and of whom.
+
+use std::time::Duration;
+
+use crate::program::{Gateway, Setup, post};
+use crate::stores::key;
+use crate::upstream::Upstream;
+
+fn route(more: &str) -> String {
+    format!("[[route]]\nmatch = \"POST /status/500\"\non_lapse = \"ask\"\nask = \"GET /by-key/{{key}}\"\nask_after = \"1ms\"\n{more}")
+}
+
+fn gateway(upstream: &Upstream, more: &str) -> Gateway {
+    Setup::new("memory:", upstream).config(&route(more)).start()
+}
+
+#[test]
+fn a_question_carries_nothing_that_makes_it_another_question() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "");
+    let key = key("asked");
+    let names = [
+        ("x-http-method-override", "POST"),
+        ("x-http-method", "POST"),
+        ("x-method-override", "POST"),
+        ("x-original-url", "/status/500"),
+        ("x-rewrite-url", "/status/500"),
+        ("if-none-match", "\"a\""),
+        ("if-match", "\"a\""),
+        ("if-modified-since", "Tue, 17 Nov 2026 00:00:00 GMT"),
+        ("if-range", "\"a\""),
+        ("range", "bytes=0-1"),
+    ];
+    let call = || {
+        let call = post("/status/500", &key, "x").header("authorization", "Bearer fresh");
+        names.iter().fold(call, |call, (name, value)| call.header(name, value)).send(gateway.address)
+    };
+    call();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(call().status, 200);
+    let seen = upstream.seen();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(names.iter().all(|(name, _)| seen[0].header(name).is_some()), "the call itself keeps them");
+    assert_eq!(seen[1].header("authorization"), Some("Bearer fresh"));
+    for (name, _) in names {
+        assert_eq!(seen[1].header(name), None, "{name}");
+    }
+}
