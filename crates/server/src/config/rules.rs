@@ -176,7 +176,7 @@ impl Reader<'_> {
             let path = ask_path(&given.text());
             self.problems.take(&given.source, path)
         });
-        self.check_ask(on_lapse, ask.is_some());
+        self.check_ask(on_lapse, ask.is_some(), token.is_some());
         Rules { options, ask, token }
     }
 
@@ -189,8 +189,15 @@ impl Reader<'_> {
         }
     }
 
-    fn check_ask(&mut self, on_lapse: OnLapse, has_ask: bool) {
+    fn check_ask(&mut self, on_lapse: OnLapse, has_ask: bool, has_token: bool) {
         let Some(route) = self.route else { return };
+        if let (Some(given), true) = (route.values.get("ask"), has_token) {
+            self.problems.add(
+                &given.source,
+                "ask: with key = \"token\" there is no {key} that your service could know; use another key, or on_lapse = \"hold\"",
+            );
+            return;
+        }
         match (matches!(on_lapse, OnLapse::Ask { .. }), route.values.contains_key("ask")) {
             (true, false) => self.problems.add(
                 &route.source,

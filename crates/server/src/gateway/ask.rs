@@ -7,7 +7,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RANGE};
 use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use onlyonce::http::{Question, Recover, has_hidden_steps, stands_in_for_target};
-use onlyonce::{Class, Recovery};
+use onlyonce::{Class, Key, Recovery, SequenceKey};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::headers;
@@ -38,6 +38,12 @@ pub(crate) fn hook(routing: Arc<Routing>, path: String, limit: Limit) -> Recover
             })
         }
     })
+}
+
+/// The number that a key stands for: outside nobody knows another name for it.
+fn number_of(key: &Key) -> Option<String> {
+    let number: u64 = key.as_str().rsplit(' ').next()?.parse().ok()?;
+    (SequenceKey::key_of(number) == *key).then(|| number.to_string())
 }
 
 /// The path with the key in it.
@@ -84,7 +90,8 @@ async fn ask(
     let upstream = Arc::clone(upstream);
     parts.method = Method::GET;
     headers::name_host(&mut parts);
-    let path = fill(path, key.as_str());
+    let number = if limit.numbered { number_of(&key) } else { None };
+    let path = fill(path, number.as_deref().unwrap_or(key.as_str()));
     if leads_elsewhere(&path) {
         return Err("the key would be a step to another path".into());
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce::http::{IdempotencyLayer, Ids, Timings};
+use onlyonce::http::{IdempotencyLayer, Ids, KeyFrom, Timings};
 use onlyonce::{Idempotency, Mode};
 
 use super::ask;
@@ -31,12 +31,14 @@ pub(crate) struct Live {
     issuer: Issuer,
 }
 
-/// How much an answer to a question may be.
+/// What a question is like, and how much its answer may be.
 #[derive(Debug, Clone)]
 pub(crate) struct Limit {
     pub(crate) bytes: usize,
     pub(crate) patience: Duration,
     pub(crate) peer: Peer,
+    /// Keys are numbers.
+    pub(crate) numbered: bool,
 }
 
 impl Live {
@@ -53,7 +55,9 @@ impl Live {
             let mut options = rules.without_question();
             // Questions come from the gateway itself.
             let peer = Peer::new(IpAddr::V4(Ipv4Addr::LOCALHOST), false);
-            let limit = Limit { bytes: options.max_response, patience: config.limits.response_timeout, peer };
+            let numbered = matches!(options.key, KeyFrom::Sequence(_));
+            let (bytes, patience) = (options.max_response, config.limits.response_timeout);
+            let limit = Limit { bytes, patience, peer, numbered };
             options.recover = rules.ask.clone().map(|path| ask::hook(Arc::clone(&routing), path, limit));
             options.token = issuer.rule(rules);
             options

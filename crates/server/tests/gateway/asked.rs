@@ -46,3 +46,26 @@ fn a_question_carries_nothing_that_makes_it_another_question() {
         assert_eq!(seen[1].header(name), None, "{name}");
     }
 }
+
+#[test]
+fn a_numbered_call_is_asked_about_by_its_number() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "key = \"sequence\"\n");
+    let call = || post("/status/500", "", "x").header("onlyonce-sequence", "0042").send(gateway.address);
+    call();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(call().text(), "found 42");
+    assert_eq!(upstream.seen().last().unwrap().path, "/by-key/42");
+}
+
+#[test]
+fn nobody_can_be_asked_about_a_token_that_only_the_gateway_knows() {
+    for token in ["token", "token:_once"] {
+        let (code, said) = Setup::new("memory:", &Upstream::start())
+            .with(&["--check"])
+            .config(&route(&format!("key = \"{token}\"\n")))
+            .fails();
+        assert!(code == 2 && said.contains("ask") && said.contains("token"), "{said}");
+        assert!(said.contains("gateway.toml:4: "), "{said}");
+    }
+}
