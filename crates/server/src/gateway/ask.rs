@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RANGE};
 use http::{HeaderName, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
-use onlyonce::http::{Question, Recover, has_hidden_steps, stands_in_for_target};
+use http_body_util::BodyExt;
+use onlyonce::http::{Account, Question, Recover, Reservation, has_hidden_steps, stands_in_for_target};
 use onlyonce::{Class, Key, Recovery, SequenceKey};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
+use super::answer::Answer;
 use super::headers;
 use super::live::Limit;
 use super::outgoing::Outgoing;
@@ -103,6 +104,7 @@ async fn ask(
     headers::prepare(&mut parts, &limit.peer, false);
     headers::insert_fence(&mut parts.headers, &permit);
     aim(&mut parts, &upstream).map_err(|TooLong| "the path is too long")?;
+    let account = parts.extensions.remove::<Account>();
     parts.extensions.clear();
     let request = Request::from_parts(parts, Outgoing::empty());
     // Not sent twice by accident, and harmless if it were.
@@ -112,19 +114,52 @@ async fn ask(
     let word = headers::take_outcome(response.headers_mut());
     headers::strip_hop_by_hop(response.headers_mut());
     let (head, body) = response.into_parts();
-    let body = tokio::time::timeout(limit.patience, Limited::new(body, limit.bytes).collect()).await;
-    let body = body.map_err(|_| "the answer did not come in time")?.map_err(|error| error.to_string())?;
+    let body = tokio::time::timeout(limit.patience, read(body, limit.bytes, account)).await;
+    let body = body.map_err(|_| "the answer did not come in time")??;
     Ok(match (word, head.status) {
         (Some(Class::Release), _) => Recovery::NotDone,
         (Some(Class::Keep) | None, StatusCode::OK) => {
-            Recovery::Done(Response::from_parts(head, body.to_bytes()))
+            Recovery::Done(Response::from_parts(head, body))
         }
         _ => Recovery::Unknown,
     })
 }
 
+/// Reads an answer, which is paid for as long as it is there.
+async fn read(mut body: Answer, limit: usize, account: Option<Account>) -> Result<Bytes, String> {
+    let mut reserved = account.map(|account| account.nothing());
+    // It is read for a call that may have run, and does not give way.
+    reserved.iter_mut().for_each(Reservation::keep);
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|error| error.to_string())?.into_data() else { continue };
+        if bytes.len() + data.len() > limit {
+            return Err("the answer is larger than max_response".into());
+        }
+        if reserved.as_mut().is_some_and(|reserved| !reserved.grow(data.len())) {
+            return Err("limits.memory has no room for the answer".into());
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(Bytes::from_owner(Paid { bytes: bytes.freeze(), _reserved: reserved }))
+}
+
+/// An answer, and what pays for it.
+struct Paid {
+    bytes: Bytes,
+    _reserved: Option<Reservation>,
+}
+
+impl AsRef<[u8]> for Paid {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use onlyonce::http::MemoryBudget;
+
     use super::*;
 
     #[test]
@@ -138,6 +173,19 @@ mod tests {
             assert!(!leads_elsewhere(&fill("/by-key/{key}?q=1", key)), "{key}");
         }
         assert!(leads_elsewhere(&fill("/by-key/.{key}", ".")));
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_paid_for_as_long_as_it_is_there_and_refused_where_there_is_no_room() {
+        let budget = MemoryBudget::new(4000);
+        let answer = || Answer::own(Bytes::from_static(&[b'x'; 2000]));
+        let first = read(answer(), 2000, Some(budget.account())).await.unwrap();
+        assert_eq!((first.len(), budget.used()), (2000, 2000));
+        // A quarter is a reserve.
+        assert!(read(answer(), 2000, Some(budget.account())).await.unwrap_err().contains("no room"));
+        assert!(read(answer(), 1999, None).await.unwrap_err().contains("larger"));
+        drop(first);
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

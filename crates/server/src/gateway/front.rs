@@ -25,7 +25,7 @@ use super::hops::Hops;
 use super::live::Live;
 use super::proxy::Proxy;
 use super::resources::Resources;
-use super::serve::{App, Serving};
+use super::serve::{App, STREAMS, Serving};
 use super::tail::{Tail, Unread};
 use super::wire::{Doings, HeadMemory};
 
@@ -134,7 +134,12 @@ impl hyper::service::Service<Request<Incoming>> for Front {
     fn call(&self, mut request: Request<Incoming>) -> Reply {
         let (account, multiplexed) = (&self.doings.account, request.version() == Version::HTTP_2);
         let mark = account.mark();
-        let memory = account.take(REQUEST + size_of_head(request.headers())).map(HeadMemory::new);
+        let memory = if self.doings.calls() < MOST_CALLS {
+            account.take(REQUEST + size_of_head(request.headers()))
+        } else {
+            None
+        };
+        let memory = memory.map(|reserved| HeadMemory::new(reserved, Arc::clone(&self.doings)));
         let overloaded = memory.is_none();
         let busy = self.doings.request(multiplexed, memory.clone());
         let unread = Unread::new(busy.clone(), account.clone(), multiplexed);
@@ -167,6 +172,10 @@ impl hyper::service::Service<Request<Incoming>> for Front {
 
 /// What every request takes beside its head: buffers of its connections, and the memory of what is done for it.
 const REQUEST: usize = 16 << 10;
+
+/// How many calls of one connection may be without an answer, also those whose caller has left: as many as it may have streams, and some
+/// that have just been answered.
+const MOST_CALLS: u32 = STREAMS + STREAMS / 4;
 
 /// As in HTTP/1.1, where hyper counts.
 const MOST_HEADERS: usize = 100;

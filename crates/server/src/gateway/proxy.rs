@@ -70,13 +70,17 @@ async fn relay(
     if aim(&mut parts, upstream).is_err() {
         return own(ProblemKind::TargetTooLong, &language, None, Class::Release);
     }
+    // Held until there is an answer: the caller may leave, and the call goes on.
+    let memory = parts.extensions.remove::<HeadMemory>();
     parts.extensions.clear();
     let limit = if keyed == Keyed::Yes { None } else { live.limits.max_body };
     if keyed == Keyed::No && is_too_large(&parts.headers, limit) {
         return own(ProblemKind::RequestTooLarge, &language, None, Class::Release);
     }
     let outgoing = Outgoing::new(body, limit, live.limits.body_timeout, Arc::clone(&live.names));
-    match upstream.send(Request::from_parts(parts, outgoing), keyed).await {
+    let sent = upstream.send(Request::from_parts(parts, outgoing), keyed).await;
+    drop(memory);
+    match sent {
         Ok(response) => answered(response, caller, keyed),
         Err(undelivered) => refuse(undelivered, &language, keyed),
     }

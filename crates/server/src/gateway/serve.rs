@@ -29,7 +29,7 @@ use crate::config::{Config, Limits};
 /// How often a connection is looked at.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
 /// How many requests may be under way on one HTTP/2 connection.
-const STREAMS: u32 = 200;
+pub(crate) const STREAMS: u32 = 200;
 /// How much of their bodies may come before it is asked for: of one alone less than of all, so that one that nobody reads does not stop
 /// the others.
 const STREAM_WINDOW: u32 = 64 << 10;

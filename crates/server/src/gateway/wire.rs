@@ -139,6 +139,8 @@ pub(crate) struct Doings {
     changes: AtomicU32,
     /// Requests under way.
     busy: AtomicU32,
+    /// Calls that were not answered yet, also those whose caller has left.
+    calls: AtomicU32,
     /// A head has begun to come.
     head: AtomicBool,
     /// The other end does not take what is written.
@@ -181,6 +183,7 @@ impl Doings {
             account,
             changes: AtomicU32::new(0),
             busy: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
             head: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
             length: AtomicBool::new(false),
@@ -248,6 +251,11 @@ impl Doings {
         self.busy.load(ORDER) > 0
     }
 
+    /// How many calls of it are not answered yet.
+    pub(crate) fn calls(&self) -> u32 {
+        self.calls.load(ORDER)
+    }
+
     pub(crate) fn hand_over_stream(&self, unread: Arc<Unread>) {
         *self.newest.lock() = Some(unread);
     }
@@ -274,17 +282,31 @@ impl Doings {
     }
 }
 
-/// What a request takes, whatever it is. It can be given up until the request may run, or is relayed.
+/// What a request takes, whatever it is. It can be given up until the request may run, or is relayed; then it is held until there is an
+/// answer, whether somebody waits for it or not.
 #[derive(Debug, Clone)]
-pub(crate) struct HeadMemory(Arc<Mutex<Reservation>>);
+pub(crate) struct HeadMemory(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    reserved: Mutex<Reservation>,
+    doings: Arc<Doings>,
+}
 
 impl HeadMemory {
-    pub(crate) fn new(reserved: Reservation) -> Self {
-        Self(Arc::new(Mutex::new(reserved)))
+    pub(crate) fn new(reserved: Reservation, doings: Arc<Doings>) -> Self {
+        doings.calls.fetch_add(1, ORDER);
+        Self(Arc::new(Held { reserved: Mutex::new(reserved), doings }))
     }
 
     pub(crate) fn keep(&self) {
-        self.0.lock().keep();
+        self.0.reserved.lock().keep();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.doings.calls.fetch_sub(1, ORDER);
     }
 }
 

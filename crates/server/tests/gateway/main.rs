@@ -21,6 +21,7 @@ mod jwt;
 mod kept;
 mod kills;
 mod lax;
+mod left;
 mod limits;
 mod operating;
 mod packaging;
