@@ -187,11 +187,14 @@ mod tests {
 
     #[test]
     fn only_one_framing_and_one_host_are_clear() {
-        let judge = |version: Version, headers: &[(&str, &str)], with_length| {
-            let request = Request::post("http://a/").version(version);
+        let judge_at = |target: &str, version: Version, headers: &[(&str, &str)], with_length| {
+            let request = Request::post(target).version(version);
             let request =
                 headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
             ambiguity(&request.body(()).unwrap(), with_length).is_some()
+        };
+        let judge = |version: Version, headers: &[(&str, &str)], with_length| {
+            judge_at("http://a/", version, headers, with_length)
         };
         let (one, two) = (Version::HTTP_11, Version::HTTP_2);
         assert!(!judge(one, &[("host", "a")], true));
@@ -213,6 +216,9 @@ mod tests {
         for wrong in ["a b", "a/b", "u@a", "a,b"] {
             assert!(judge(one, &[("host", wrong)], false), "{wrong}");
         }
-        assert!(!judge(one, &[("host", "[::1]:80")], false) && !judge(one, &[("host", "")], false));
+        for fine in ["[::1]:80", ""] {
+            assert!(!judge_at("/", one, &[("host", fine)], false), "{fine}");
+            assert!(judge(one, &[("host", fine)], false), "the target says something else");
+        }
     }
 }
