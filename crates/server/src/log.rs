@@ -11,7 +11,7 @@ use crate::say;
 pub(crate) fn start(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     say::speak(format);
-    // A reader that has gone must not cost an answer: the usual writer panics when it can't say that it can't write.
+    // A reader that has gone or hangs must not cost an answer: the usual writer waits, and panics when it can't say that it can't write.
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| say::Log).log_internal_errors(false);
     match format {

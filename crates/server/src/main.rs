@@ -9,6 +9,7 @@ mod demo;
 mod failure;
 mod gateway;
 mod id;
+mod lines;
 mod log;
 mod records;
 mod say;
@@ -38,11 +39,13 @@ async fn main() -> ExitCode {
             Ok(())
         }
     };
-    match done {
+    let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             say::complain(&format!("onlyonce: {failure}"));
             failure.exit_code()
         }
-    }
+    };
+    say::finish();
+    code
 }

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::say::say;
+use crate::say::announce;
 
 pub(super) fn print(address: SocketAddr, data: &Path) {
     let data = data.display();
-    say!(
+    announce!(
         r#"
 onlyonce demo: http://{address}
 records and charges are kept in {data}; stop with Ctrl-C

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::cli::DemoArguments;
 use crate::failure::Failure;
-use crate::say::say;
+use crate::say::announce;
 use crate::shutdown;
 use bank::Bank;
 
@@ -43,11 +43,11 @@ pub(crate) async fn run(arguments: DemoArguments) -> Result<(), Failure> {
         .with_graceful_shutdown(shutdown::asked_for())
         .await
         .map_err(|error| Failure::because("the server stopped", &error))?;
-    say!("finishing what is under way…");
+    announce!("finishing what is under way…");
     match once.drain(DRAIN).await {
-        Drained::Everything => say!("done: every call is settled. Start again and retry an old key."),
+        Drained::Everything => announce!("done: every call is settled. Start again and retry an old key."),
         Drained::Left(calls) => {
-            say!("{calls} calls were still running; retries of them will be told \"unknown\".")
+            announce!("{calls} calls were still running; retries of them will be told \"unknown\".")
         }
     }
     Ok(())

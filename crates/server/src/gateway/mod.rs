@@ -55,7 +55,7 @@ use crate::admin::{self, Admin, Timed};
 use crate::cli::GatewayArguments;
 use crate::config::{Changes, Config, Typed};
 use crate::failure::Failure;
-use crate::say::say;
+use crate::say::{self, announce, say};
 use crate::shutdown;
 use crate::stores::{self, Purpose};
 pub(crate) use front::{Gate, OWN};
@@ -184,16 +184,18 @@ fn greet(config: &Config, listener: &TcpListener, admin_listener: Option<&TcpLis
         listener.local_addr().map_or_else(|_| "?".into(), |address| address.to_string())
     };
     let scheme = if config.tls.is_some() { "https" } else { "http" };
-    say!("onlyonce gateway: {scheme}://{}", address(listener));
+    // Whoever waits for the greeting finds in the log what was to be said before it.
+    say::catch_up();
+    announce!("onlyonce gateway: {scheme}://{}", address(listener));
     if let Some(target) = &config.target {
-        say!("  upstream  {}", target.authority);
+        announce!("  upstream  {}", target.authority);
     }
-    say!("  store     {}", stores::masked(&config.store));
-    say!("  scope     {}", config.scope);
+    announce!("  store     {}", stores::masked(&config.store));
+    announce!("  scope     {}", config.scope);
     if let Some(listener) = admin_listener {
-        say!("onlyonce admin: http://{}", address(listener));
+        announce!("onlyonce admin: http://{}", address(listener));
         if let Some(file) = admin.token_file() {
-            say!("  token     in {}", file.display());
+            announce!("  token     in {}", file.display());
         }
     }
 }
@@ -250,7 +252,7 @@ impl Reloading {
 
 /// Finishes what has begun, refuses what is new, and leaves.
 async fn drain(gate: &Gate, once: &Idempotency, leave: watch::Sender<bool>, limit: Duration) {
-    say!("finishing what is under way, for at most {}…", crate::config::units::show_duration(limit));
+    announce!("finishing what is under way, for at most {}…", crate::config::units::show_duration(limit));
     gate.drain();
     leave.send_replace(true);
     let finished = tokio::time::timeout(limit, async {
@@ -265,9 +267,9 @@ async fn drain(gate: &Gate, once: &Idempotency, leave: watch::Sender<bool>, limi
         Err(_) => once.drain(Duration::ZERO).await,
     };
     match drained {
-        Drained::Everything => say!("done: every call is settled"),
+        Drained::Everything => announce!("done: every call is settled"),
         Drained::Left(calls) => {
-            say!("{calls} calls were still running; retries of them will be told \"unknown\"")
+            announce!("{calls} calls were still running; retries of them will be told \"unknown\"")
         }
     }
 }

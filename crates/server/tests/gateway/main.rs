@@ -37,4 +37,5 @@ mod store_urls;
 mod stores;
 mod tokens;
 mod traffic;
+mod unread_log;
 mod upstream;

@@ -1,7 +1,7 @@
 //! The binary as a process.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -119,6 +119,16 @@ impl Setup {
         gateway
     }
 
+    /// Starts it with a log that nobody reads, for as long as nobody reads from the pipe: it is full.
+    pub(crate) fn start_stalled(self) -> (Gateway, PipeReader) {
+        let (reader, writer) = full_pipe();
+        let gateway = self.start_with(|home| {
+            fs::write(home.join("log"), "nobody reads it").unwrap();
+            writer.into()
+        });
+        (gateway, reader)
+    }
+
     fn start_with(self, log: impl FnOnce(&Path) -> Stdio) -> Gateway {
         let (mut command, home, folder) = self.prepare();
         let mut process = command.stdout(Stdio::piped()).stderr(log(&home)).spawn().unwrap();
@@ -147,6 +157,14 @@ impl Setup {
         let (mut command, _home, _folder) = self.prepare();
         said(command.output().unwrap())
     }
+}
+
+/// A pipe that takes nothing more.
+pub(crate) fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().unwrap();
+    // What Linux gives to a pipe.
+    writer.write_all(&[b'x'; 65_536]).unwrap();
+    (reader, writer)
 }
 
 fn said(output: Output) -> (i32, String) {
@@ -183,7 +201,9 @@ impl Gateway {
         (self.process.wait().unwrap().code().unwrap_or(-1), printed)
     }
 
+    /// What it has logged. That is written behind its answers, and soon.
     pub(crate) fn log(&self) -> String {
+        std::thread::sleep(Duration::from_millis(100));
         fs::read_to_string(self.home.join("log")).unwrap()
     }
 
