@@ -89,7 +89,12 @@ where
     B::Error: Into<BoxError>,
 {
     pub(crate) fn new(open: Open) -> Self {
-        Self { state: State::Open(open), held: None, silence: None, read_out: |body, open| Box::pin(read_out(body, open)) }
+        Self {
+            state: State::Open(open),
+            held: None,
+            silence: None,
+            read_out: |body, open| Box::pin(read_out(body, open)),
+        }
     }
 }
 
@@ -122,7 +127,8 @@ impl<B> Unsettled<B> {
                     };
                     if polled.is_ready() {
                         self.silence = None;
-                    } else if self.silence.get_or_insert_with(|| open.silence()).as_mut().poll(cx).is_ready() {
+                    } else if self.silence.get_or_insert_with(|| open.silence()).as_mut().poll(cx).is_ready()
+                    {
                         polled = Poll::Ready(Some(Err(BodyError::Broken(SILENT.into()))));
                     }
                     let (whole, last) = match polled {

@@ -85,7 +85,8 @@ impl Answer {
         patience: Duration,
     ) -> Result<Response<Self>, Undelivered> {
         let (mut head, body) = response.into_parts();
-        framing::settle(&mut head.headers).map_err(|why| Undelivered::Broken(format!("the answer: {why}")))?;
+        framing::settle(&mut head.headers)
+            .map_err(|why| Undelivered::Broken(format!("the answer: {why}")))?;
         let mut body = WholeBody::new(body, head.version, &head.headers);
         if *to == Method::HEAD || head.status == StatusCode::NOT_MODIFIED {
             body = body.bodiless();

@@ -118,9 +118,7 @@ async fn ask(
     let body = body.map_err(|_| "the answer did not come in time")??;
     Ok(match (word, head.status) {
         (Some(Class::Release), _) => Recovery::NotDone,
-        (Some(Class::Keep) | None, StatusCode::OK) => {
-            Recovery::Done(Response::from_parts(head, body))
-        }
+        (Some(Class::Keep) | None, StatusCode::OK) => Recovery::Done(Response::from_parts(head, body)),
         _ => Recovery::Unknown,
     })
 }

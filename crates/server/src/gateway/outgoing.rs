@@ -41,7 +41,15 @@ impl Outgoing {
         names: Arc<Names>,
     ) -> Self {
         let left = limit.unwrap_or(usize::MAX);
-        Self { body: Some(body), left, patience, timer: None, taken: Arc::default(), names: Some(names), stream: None }
+        Self {
+            body: Some(body),
+            left,
+            patience,
+            timer: None,
+            taken: Arc::default(),
+            names: Some(names),
+            stream: None,
+        }
     }
 
     pub(crate) fn empty() -> Self {

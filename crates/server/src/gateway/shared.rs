@@ -132,7 +132,11 @@ pub(super) enum Sent {
 
 impl Upstream {
     /// Sends on a connection that others use too, unless the upstream turns out to speak HTTP/1.1.
-    pub(super) async fn send_multiplexed(self: &Arc<Self>, mut request: Request<Outgoing>, keyed: Keyed) -> Sent {
+    pub(super) async fn send_multiplexed(
+        self: &Arc<Self>,
+        mut request: Request<Outgoing>,
+        keyed: Keyed,
+    ) -> Sent {
         // The upstream may have closed each of those that there are.
         for _ in 0..MOST_RETURNS {
             let sent = match self.stream(keyed).await {

@@ -231,7 +231,10 @@ impl Upstream {
         self.limits.response_timeout
     }
 
-    pub(super) async fn in_time<T>(&self, sent: impl Future<Output = Result<T, Undelivered>>) -> Result<T, Undelivered> {
+    pub(super) async fn in_time<T>(
+        &self,
+        sent: impl Future<Output = Result<T, Undelivered>>,
+    ) -> Result<T, Undelivered> {
         tokio::time::timeout(self.limits.response_timeout, sent).await.unwrap_or(Err(Undelivered::Late))
     }
 

@@ -7,7 +7,9 @@ use crate::stores::key;
 use crate::upstream::Upstream;
 
 fn route(more: &str) -> String {
-    format!("[[route]]\nmatch = \"POST /status/500\"\non_lapse = \"ask\"\nask = \"GET /by-key/{{key}}\"\nask_after = \"1ms\"\n{more}")
+    format!(
+        "[[route]]\nmatch = \"POST /status/500\"\non_lapse = \"ask\"\nask = \"GET /by-key/{{key}}\"\nask_after = \"1ms\"\n{more}"
+    )
 }
 
 fn gateway(upstream: &Upstream, more: &str) -> Gateway {

@@ -106,7 +106,8 @@ fn methods_that_would_protect_nothing_are_refused() {
 #[test]
 fn a_list_that_is_given_and_empty_is_no_way_to_switch_something_off() {
     let upstream = Upstream::start();
-    let jwt = "[scope.jwt]\nkey = \"secret\"\nalgorithms = \"HS256\"\naudience = [\"pay\"]\nissuer = [\"iss\"]\n";
+    let jwt =
+        "[scope.jwt]\nkey = \"secret\"\nalgorithms = \"HS256\"\naudience = [\"pay\"]\nissuer = [\"iss\"]\n";
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("secret"), "x".repeat(40)).unwrap();
     let setup = |toml: &str| {

@@ -20,9 +20,7 @@ fn answer(lines: &str, body: &str) -> String {
 fn request(answer: &str, key: &str) -> String {
     let key = if key.is_empty() { String::new() } else { format!("idempotency-key: {key}\r\n") };
     let length = answer.len();
-    format!(
-        "POST /raw HTTP/1.1\r\nhost: x\r\nx-tenant: a\r\n{key}content-length: {length}\r\n\r\n{answer}"
-    )
+    format!("POST /raw HTTP/1.1\r\nhost: x\r\nx-tenant: a\r\n{key}content-length: {length}\r\n\r\n{answer}")
 }
 
 /// The next answer of a connection that stays open, by its own framing: status, lengths that it names, body.

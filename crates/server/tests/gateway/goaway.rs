@@ -69,8 +69,7 @@ fn goes_away(begun: Begun, code: u32) -> (SocketAddr, Arc<AtomicUsize>) {
 
 /// A gateway before a service that speaks HTTP/2.
 pub(crate) fn before(address: SocketAddr, more: &[&[&str]]) -> Gateway {
-    let setup =
-        Setup::new("memory:", &Upstream::start()).with(&["--upstream", &format!("h2c://{address}")]);
+    let setup = Setup::new("memory:", &Upstream::start()).with(&["--upstream", &format!("h2c://{address}")]);
     more.iter().fold(setup, |setup, words| setup.with(words)).start()
 }
 

@@ -141,7 +141,10 @@ impl Silent {
                             let mut unanswered = Vec::new();
                             loop {
                                 tokio::select! {
-                                    pong = &mut pong => break drop(pong.unwrap()),
+                                    pong = &mut pong => {
+                                        pong.unwrap();
+                                        break;
+                                    }
                                     request = connection.accept() => unanswered.push(request.unwrap().unwrap()),
                                 }
                             }

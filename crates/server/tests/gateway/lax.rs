@@ -657,7 +657,10 @@ fn a_host_that_is_named_twice_is_named_alike_or_the_request_is_refused() {
             "POST http://other.example/pay HTTP/{version}\r\nhost: {host}\r\nconnection: close\r\ncontent-length: 1\r\n\r\nx"
         );
         let answer = raw(gateway.address, request.as_bytes(), PATIENCE);
-        assert!(answer.get(8..12) == Some(" 400") && answer.contains("request-ambiguous"), "{host}: {answer}");
+        assert!(
+            answer.get(8..12) == Some(" 400") && answer.contains("request-ambiguous"),
+            "{host}: {answer}"
+        );
     }
     assert_eq!(upstream.seen().len(), 0);
 }
@@ -712,7 +715,12 @@ fn a_cookie_that_some_service_takes_for_the_one_of_the_scope_is_its_twin() {
                 call.send(gateway.address, version).is(400, "scope-missing", &cookies);
             }
         }
-        for fine in ["session_id=a; session=b", "session_id=a; id=b", "a=session.id; session_id=a", "xsession.id=1; session_id=a"] {
+        for fine in [
+            "session_id=a; session=b",
+            "session_id=a; id=b",
+            "a=session.id; session_id=a",
+            "xsession.id=1; session_id=a",
+        ] {
             let call = ask("/pay").with("idempotency-key", key("twin")).with("cookie", fine);
             assert_eq!(call.send(gateway.address, version).status, 201, "{fine}");
         }

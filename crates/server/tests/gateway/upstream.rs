@@ -156,7 +156,9 @@ impl Upstream {
             ["raw"] => seen.body.clone(),
             // Ten bytes of a hundred, and then no word.
             ["stalls", content] => {
-                let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/{content}\r\ncontent-length: 100\r\n\r\n0123456789");
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/{content}\r\ncontent-length: 100\r\n\r\n0123456789"
+                );
                 socket.write_all(head.as_bytes()).ok()?;
                 std::thread::sleep(Duration::from_secs(120));
                 return None;
@@ -164,7 +166,9 @@ impl Upstream {
             // So many pieces, with so many milliseconds before each.
             ["drips", content, pieces, millis] => {
                 let (pieces, millis) = (pieces.parse().unwrap(), millis.parse().unwrap());
-                let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/{content}\r\ntransfer-encoding: chunked\r\n\r\n");
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/{content}\r\ntransfer-encoding: chunked\r\n\r\n"
+                );
                 socket.write_all(head.as_bytes()).ok()?;
                 for _ in 0..pieces {
                     std::thread::sleep(Duration::from_millis(millis));
