@@ -4,14 +4,16 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::{self, stream};
-use common::{KafkaStage, consumer, engine, record, soon, stop, unique, until, url_in};
+use common::{KafkaStage, RabbitStage, consumer, engine, record, soon, stop, unique, until, url_in};
 use onlyonce_consumer::{Job, KEY_HEADER, KafkaPublisher, Nats, NatsPublisher, RabbitPublisher};
 use onlyonce_sql::SqliteStore;
 use onlyonce_sql::outbox::{Event, Outbox, Relay};
 use onlyonce_testkit::Ledger;
+use tokio::task::JoinSet;
 
 const NONE: [(&str, &str); 0] = [];
 
@@ -113,6 +115,52 @@ async fn what_can_not_be_sent_is_an_error_and_no_panic() {
     nats.publish(&topic, "2", NONE, b"x").await.unwrap();
     kafka.publish(&stage.topic, "2", NONE, b"x").await.unwrap();
     assert!(rabbit.publish("no such queue", "2", NONE, b"x").await.is_err());
+}
+
+/// A message that came back is told by an answer of its own kind, which must not be taken for that of another message.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_messages_at_once_each_hears_its_own_fate() {
+    const SENDERS: u64 = 100;
+    const EACH: u64 = 100;
+    let stage = RabbitStage::new(&url_in("ONLYONCE_TEST_AMQP_URL"), &unique("orders")).await;
+    let publisher = Arc::new(RabbitPublisher::new(&stage.url, ""));
+    let mut senders = JoinSet::new();
+    for sender in 0..SENDERS {
+        let lost = sender % 20 == 0;
+        let topic = if lost { unique("nowhere") } else { stage.queue.clone() };
+        let publisher = Arc::clone(&publisher);
+        senders.spawn(async move {
+            let mut wrong = 0;
+            for n in 0..EACH {
+                let told = publisher.publish(&topic, &format!("{sender}-{n}"), NONE, b"x").await;
+                wrong += u64::from(told.is_err() != lost);
+            }
+            (lost, wrong)
+        });
+    }
+    for (lost, wrong) in soon("say what became of them", senders.join_all()).await {
+        assert_eq!(wrong, 0, "of {EACH} messages whose fate is to be lost: {lost}");
+    }
+    assert_eq!(stage.left().await, SENDERS * EACH * 19 / 20);
+}
+
+/// One that was dropped half-way, or whose exchange is not there, tells nothing about the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_was_dropped_or_refused_half_way_tells_nothing_about_the_next() {
+    let stage = RabbitStage::new(&url_in("ONLYONCE_TEST_AMQP_URL"), &unique("orders")).await;
+    let publisher = RabbitPublisher::new(&stage.url, "");
+    let nowhere = unique("nowhere");
+    publisher.publish(&stage.queue, "first", NONE, b"x").await.unwrap();
+    for n in 0..200_u64 {
+        // Dropped at every point of its way to nowhere.
+        let dropped = publisher.publish(&nowhere, "dropped", NONE, b"x");
+        let _ = tokio::time::timeout(Duration::from_micros(n * 10), dropped).await;
+        publisher.publish(&stage.queue, "next", NONE, b"x").await.unwrap();
+        let error = publisher.publish(&nowhere, "nowhere", NONE, b"x").await.unwrap_err();
+        let why = std::error::Error::source(&error).unwrap().to_string();
+        assert!(why.contains("no queue is bound"), "{why}");
+    }
+    assert_eq!(stage.left().await, 201);
 }
 
 /// From the transaction to the partition: what is behind in its key is behind in its partition.

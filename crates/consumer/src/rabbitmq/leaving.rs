@@ -15,8 +15,8 @@ use super::link::Target;
 use crate::adapter::BrokerError;
 use crate::patience::in_time;
 
-/// Publishes what leaves the queue, and waits until the broker has it. Each way has a channel of its own: what makes the broker close
-/// one does not fail the messages on the other.
+/// Publishes what leaves the queue, and waits until the broker has it. Each way has channels of its own: what holds
+/// up one does not hold up the other.
 pub(super) struct Leaving {
     connection: Arc<Connection>,
     pub(super) queue: String,
