@@ -54,6 +54,8 @@ pub enum Outcome {
 pub enum Reason {
     /// It can't be known again.
     NoId(NoId),
+    /// It has headers whose names are not text, and what they say can't be known.
+    Headers,
     /// Its id was used before by a message that says something else.
     Mismatch,
     /// Its record was written in a way that this release does not know, or can't be read.
@@ -75,6 +77,7 @@ impl Reason {
     pub fn word(&self) -> &'static str {
         match self {
             Self::NoId(_) => "no-id",
+            Self::Headers => "headers",
             Self::Mismatch => "mismatch",
             Self::Unreadable => "unreadable",
             Self::Failed { .. } => "failed",
@@ -87,6 +90,9 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoId(why) => why.fmt(f),
+            Self::Headers => {
+                f.write_str("the message has headers whose names are not UTF-8; they are left out of this copy")
+            }
             Self::Mismatch => f.write_str("the message id was used before by a message with another payload"),
             Self::Unreadable => f.write_str("the record of this message can't be read by this release"),
             Self::Failed { failures, why } => write!(f, "failed {failures} times, the last time with: {why}"),
@@ -272,7 +278,9 @@ mod tests {
     #[test]
     fn poison_goes_to_the_dead_letter_with_its_reason() {
         for broker in ALL {
-            for reason in [Reason::NoId(NoId::Missing), Reason::Mismatch, Reason::Unreadable] {
+            for reason in
+                [Reason::NoId(NoId::Missing), Reason::Headers, Reason::Mismatch, Reason::Unreadable]
+            {
                 assert_eq!(table(broker, Outcome::Poison(reason.clone())), Action::DeadLetter(reason));
             }
         }

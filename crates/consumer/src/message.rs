@@ -24,6 +24,7 @@ struct Parts {
     id: Option<Box<str>>,
     content_type: Option<Box<str>>,
     position: Option<Box<str>>,
+    garbled: bool,
     history: History,
 }
 
@@ -47,6 +48,7 @@ impl Message {
             id: None,
             content_type: None,
             position: None,
+            garbled: false,
             history: History::default(),
         }))
     }
@@ -84,6 +86,17 @@ impl Message {
     pub fn with_history(mut self, history: History) -> Self {
         self.parts().history = history;
         self
+    }
+
+    /// With headers that can't be read, and were left out.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn garbled(mut self) -> Self {
+        self.parts().garbled = true;
+        self
+    }
+
+    pub(crate) fn is_garbled(&self) -> bool {
+        self.0.garbled
     }
 
     fn parts(&mut self) -> &mut Parts {

@@ -66,7 +66,7 @@ impl Processor {
             failures: history.failures,
             deliveries: history.deliveries.saturating_add(1),
         };
-        (note, key)
+        (note, if message.is_garbled() { Err(Reason::Headers) } else { key })
     }
 
     /// Handles some messages together, each under a claim of its own; most often it is one.

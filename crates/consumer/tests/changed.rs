@@ -141,6 +141,29 @@ async fn a_partition_that_was_full_when_the_group_changed_goes_on() {
     assert_one_each(&ledger, all);
 }
 
+/// A name that is not UTF-8 makes the client panic where it is read: after it was handed over, and before it is anywhere else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_headers_can_not_be_read_goes_to_the_dead_letter_and_is_not_skipped() {
+    let (stage, once, ledger) =
+        (KafkaStage::new(&unique("orders")).await, engine().await, Ledger::in_memory());
+    let all: Vec<String> = names(8).collect();
+    for name in &all[..4] {
+        stage.publish(Some(name), name).await;
+    }
+    stage.publish_garbled("garbled").await;
+    for name in &all[4..] {
+        stage.publish(Some(name), name).await;
+    }
+    let consuming = writer(&once, &ledger).start(stage.broker()).await.unwrap();
+    until(&consuming, |stats| stats.done == 8 && stats.dead == 1).await;
+    stop(consuming).await;
+    assert_one_each(&ledger, all);
+    let dead = stage.dead().await;
+    assert_eq!(dead.iter().map(|dead| dead.payload.as_str()).collect::<Vec<_>>(), ["garbled"]);
+    assert_eq!((dead[0].reason.as_str(), dead[0].id.as_deref()), ("headers", Some("garbled")));
+    assert_eq!(stage.left().await, 0);
+}
+
 /// A handler that fails once for each message, so that each has to wait once.
 fn fails_once(
     ledger: &Ledger,

@@ -9,6 +9,7 @@ use rdkafka::message::{Header, Headers, OwnedHeaders, OwnedMessage, Timestamp};
 use rdkafka::producer::FutureRecord;
 
 use super::lanes::Ticket;
+use super::load::Load;
 use super::source::Hub;
 use crate::adapter::{BrokerError, Delivery, Note};
 use crate::decision::{Action, Reason};
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct KafkaDelivery {
     hub: Arc<Hub>,
     ticket: Ticket,
-    load: Arc<OwnedMessage>,
+    load: Arc<Load>,
     message: Message,
 }
 
@@ -33,7 +34,7 @@ impl KafkaDelivery {
     pub(super) fn new(
         hub: Arc<Hub>,
         ticket: Ticket,
-        load: Arc<OwnedMessage>,
+        load: Arc<Load>,
         failures: u32,
         deliveries: u32,
     ) -> Self {
@@ -55,7 +56,7 @@ impl KafkaDelivery {
         let all = self.headers(&headers);
         let mut record: FutureRecord<'_, [u8], [u8]> =
             FutureRecord::to(topic).payload(self.message.payload()).headers(all);
-        if let Some(key) = self.load.key() {
+        if let Some(key) = self.load.message.key() {
             record = record.key(key);
         }
         match self.hub.producer.send(record, PATIENCE).await {
@@ -70,7 +71,7 @@ impl KafkaDelivery {
     /// Its own headers, but for those that are said anew.
     fn headers(&self, said: &[(&str, String)]) -> OwnedHeaders {
         let mut headers = OwnedHeaders::new();
-        let own = self.load.headers().into_iter().flat_map(Headers::iter);
+        let own = self.load.message.headers().into_iter().flat_map(Headers::iter);
         for header in own.filter(|header| said.iter().all(|(name, _)| *name != header.key)) {
             headers = headers.insert(header);
         }
@@ -128,7 +129,8 @@ impl Delivery for KafkaDelivery {
     }
 }
 
-fn read(load: &OwnedMessage, failures: u32, deliveries: u32) -> Message {
+fn read(load: &Load, failures: u32, deliveries: u32) -> Message {
+    let Load { message: load, garbled } = load;
     let mut message = Message::new(load.topic(), load.payload().unwrap_or_default().to_vec());
     let mut before = 0;
     for header in load.headers().into_iter().flat_map(Headers::iter) {
@@ -137,6 +139,9 @@ fn read(load: &OwnedMessage, failures: u32, deliveries: u32) -> Message {
             FAILURES => before = text.parse().unwrap_or(0),
             name => message = message.with_header(name, text),
         }
+    }
+    if *garbled {
+        message = message.garbled();
     }
     let failures = failures.saturating_add(before);
     // A topic that was deleted and made again counts from zero: the time of the message tells the two apart.

@@ -7,6 +7,7 @@
 mod check;
 mod delivery;
 mod lanes;
+mod load;
 mod publisher;
 mod source;
 

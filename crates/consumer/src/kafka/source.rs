@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance, StreamConsumer};
 use rdkafka::error::KafkaResult;
-use rdkafka::message::{OwnedMessage, Timestamp};
+use rdkafka::message::Timestamp;
 use rdkafka::producer::FutureProducer;
 use rdkafka::{ClientContext, Message as _, TopicPartitionList};
 use tokio::sync::Notify;
@@ -17,22 +17,21 @@ use tokio::time::sleep;
 use super::Kafka;
 use super::delivery::{KafkaDelivery, not_before};
 use super::lanes::{Lanes, Place, Ticket};
+use super::load::Load;
 use crate::adapter::{Delivery, Plan, Source};
 
 /// Before receiving is tried again; the client itself reconnects with pauses of its own.
 const PAUSE: Duration = Duration::from_millis(500);
 
-type Load = Arc<OwnedMessage>;
-
 /// What is here of each partition, and who waits for it.
 #[derive(Clone)]
 pub(super) struct Desk {
-    lanes: Arc<Mutex<Lanes<Load>>>,
+    lanes: Arc<Mutex<Lanes<Arc<Load>>>>,
     moved: Arc<Notify>,
 }
 
 impl Desk {
-    fn change<R>(&self, change: impl FnOnce(&mut Lanes<Load>) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut Lanes<Arc<Load>>) -> R) -> R {
         let result = change(&mut self.lanes.lock());
         self.moved.notify_waiters();
         result
@@ -121,7 +120,7 @@ impl Hub {
     async fn receive(&self) {
         loop {
             match self.consumer.recv().await {
-                Ok(message) => self.take_in(message.detach()),
+                Ok(message) => self.take_in(Load::of(message.detach())),
                 Err(error) => {
                     tracing::warn!(%error, "receiving from Kafka failed, will retry");
                     sleep(PAUSE).await;
@@ -130,16 +129,17 @@ impl Hub {
         }
     }
 
-    fn take_in(&self, message: OwnedMessage) {
+    fn take_in(&self, load: Load) {
+        let message = &load.message;
         let place = (message.topic().to_owned(), message.partition());
         let offset = message.offset();
-        let early = not_before(&message).and_then(|then| {
+        let early = not_before(message).and_then(|then| {
             let left = then.saturating_sub(Timestamp::now().to_millis().unwrap_or(then));
             let left = Duration::from_millis(u64::try_from(left).ok()?).min(self.longest);
             (!left.is_zero()).then_some(left)
         });
         let (ticket, pause) =
-            self.desk.change(|lanes| lanes.add(&place, offset, early.is_some(), Arc::new(message)));
+            self.desk.change(|lanes| lanes.add(&place, offset, early.is_some(), Arc::new(load)));
         if let Some(early) = early {
             self.desk.back_after(ticket, early);
         }

@@ -12,8 +12,10 @@ use rdkafka::message::{BorrowedMessage, Header, Headers, OwnedHeaders};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use super::Dead;
+use super::{Dead, garbled};
 
 const GIVEN: &str = "ONLYONCE_TEST_KAFKA_BROKERS";
 const PARTITIONS: i32 = 4;
@@ -108,6 +110,17 @@ impl KafkaStage {
         let record = FutureRecord::to(&self.topic).payload(payload).key(payload).headers(headers);
         let record = record.partition(partition);
         self.producer.send(record, PATIENCE).await.unwrap();
+    }
+
+    /// Into the first partition, with a header whose name is not UTF-8. No client of Rust sends one; those of other languages do.
+    pub(crate) async fn publish_garbled(&self, payload: &str) {
+        let produce = garbled::produce(&self.topic, payload.as_bytes());
+        let mut broker = TcpStream::connect(self.address()).await.unwrap();
+        broker.write_all(&produce).await.unwrap();
+        // Length, number of the request, one topic, its name, one partition, its number: then the error.
+        let mut answer = vec![0; 4 + 4 + 4 + 2 + self.topic.len() + 4 + 4 + 2];
+        broker.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer[answer.len() - 2..], [0, 0], "{answer:?}");
     }
 
     pub(crate) async fn dead(&self) -> Vec<Dead> {

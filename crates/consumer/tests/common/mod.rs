@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "not every file of tests uses all of it")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
+pub(crate) mod garbled;
 pub(crate) mod kafka;
 pub(crate) mod nats;
 pub(crate) mod rabbitmq;
