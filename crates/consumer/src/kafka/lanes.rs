@@ -64,11 +64,14 @@ impl<T: Clone> Lanes<T> {
             *lives += 1;
             Lane { life: *lives, entries: VecDeque::new(), paused: false }
         });
-        let state = if held { State::Held } else { State::Waiting };
-        let known = lane.entries.back().is_some_and(|last| offset <= last.offset);
-        if !known {
-            lane.entries.push_back(Entry { offset, state, failures: 0, deliveries: 0, load });
+        if lane.entries.back().is_some_and(|last| offset <= last.offset) {
+            // It goes on from an earlier place, without a word: the topic was made again, and these are other messages; or the
+            // same ones come again, all of them. Either way what is here now is no part of it.
+            *lives += 1;
+            (lane.life, lane.entries) = (*lives, VecDeque::new());
         }
+        let state = if held { State::Held } else { State::Waiting };
+        lane.entries.push_back(Entry { offset, state, failures: 0, deliveries: 0, load });
         let pause = lane.entries.len() >= FULL && !lane.paused;
         lane.paused |= pause;
         (Ticket { place: place.clone(), offset, life: lane.life }, pause)
@@ -243,6 +246,30 @@ mod tests {
         lanes.revoke(&place(0));
         lanes.add(&place(0), 5, false, 5);
         assert_eq!(lanes.take().unwrap().1, 5);
+    }
+
+    #[test]
+    fn a_topic_that_is_made_again_begins_a_new_life_of_its_lanes() {
+        let mut lanes = filled(2, 1, 3);
+        let (old, ..) = lanes.take().unwrap();
+        // The same numbers, of other messages: nobody has revoked anything.
+        for offset in 0..2 {
+            lanes.add(&place(0), offset, false, 100 + offset);
+        }
+        assert_eq!(lanes.done(&old), (None, false), "it is not the first of the new ones");
+        let [first, second] = [(), ()].map(|()| lanes.take().unwrap());
+        assert_eq!((first.1, second.1), (100, 101));
+        assert!(lanes.take().is_none(), "what is gone is not handled");
+        assert_eq!(lanes.done(&second.0).0, None);
+        assert_eq!(lanes.done(&first.0).0, Some(1));
+    }
+
+    #[test]
+    fn a_partition_that_was_paused_when_it_was_made_again_goes_on() {
+        let mut lanes = filled(1, 1, FULL as i64);
+        lanes.add(&place(0), 0, false, 100);
+        let (ticket, load, ..) = lanes.take().unwrap();
+        assert_eq!((load, lanes.done(&ticket)), (100, (Some(0), true)));
     }
 
     #[test]
