@@ -13,11 +13,11 @@ use common::{
     record, start, stop, text, unique, until, until_effects, url_in, writer,
 };
 use futures_util::future::join_all;
-use lapin::ExchangeKind;
+use lapin::{BasicProperties, ExchangeKind};
 use lapin::options::{
     ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
 };
-use lapin::types::FieldTable;
+use lapin::types::{AMQPValue, FieldTable};
 use onlyonce_consumer::{Job, RabbitMq, Retries};
 use onlyonce_testkit::Ledger;
 use tokio::sync::Semaphore;
@@ -162,6 +162,31 @@ async fn a_message_whose_headers_can_not_be_read_goes_to_the_dead_letter_and_is_
     assert_eq!(dead.iter().map(|dead| dead.payload.as_str()).collect::<Vec<_>>(), ["garbled"]);
     assert_eq!((dead[0].reason.as_str(), dead[0].id.as_deref()), ("headers", Some("garbled")));
     assert_eq!(stage.left().await, 0);
+}
+
+/// The broker drops what goes in a circle of queues: a message that died in its queue before must not seem to do so when its pause is
+/// over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_had_died_before_comes_back_from_its_pause() {
+    let (stage, once, ledger) = (rabbitmq().await, engine().await, Ledger::in_memory());
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    let mut death = FieldTable::default();
+    for (name, value) in [("queue", stage.queue.as_str()), ("reason", "expired"), ("exchange", "")] {
+        death.insert(name.into(), text(value));
+    }
+    death.insert("count".into(), AMQPValue::LongLongInt(1));
+    death.insert("routing-keys".into(), AMQPValue::FieldArray(vec![text(&stage.queue)].into()));
+    let mut headers = FieldTable::default();
+    headers.insert("x-death".into(), AMQPValue::FieldArray(vec![AMQPValue::FieldTable(death)].into()));
+    for (name, value) in [("queue", stage.queue.as_str()), ("reason", "expired"), ("exchange", "")] {
+        headers.insert(format!("x-first-death-{name}").into(), text(value));
+    }
+    let properties = BasicProperties::default().with_message_id("m".into()).with_headers(headers);
+    stage.publish_with(properties, "m").await;
+    let consuming = consumer(&once, fails_once(&ledger)).start(stage.broker()).await.unwrap();
+    until(&consuming, |stats| stats.done == 1).await;
+    stop(consuming).await;
+    assert_eq!(ledger.count("m").unwrap(), 2);
 }
 
 /// A handler that fails once for each message, so that each has to wait once.

@@ -70,8 +70,7 @@ impl RabbitDelivery {
     fn properties(&self, headers: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> BasicProperties {
         let own = &self.delivery.properties;
         let mut table = FieldTable::default();
-        // Not where else it went when it was first published: it is there already.
-        for (name, value) in own.headers().iter().flatten().filter(|(name, _)| name.as_str() != "CC") {
+        for (name, value) in own.headers().iter().flatten().filter(|(name, _)| may_follow(name.as_str())) {
             table.insert(name.clone(), value.clone());
         }
         for (name, value) in headers {
@@ -129,6 +128,14 @@ impl Delivery for RabbitDelivery {
     async fn give_back(self: Box<Self>) {
         requeue(&self.delivery).await;
     }
+}
+
+/// Not where else it went when it was first published: it is there already. And not where it died before: to the broker a message that
+/// died in its queue, and is to return there from a delay queue, goes in a circle, and it drops it.
+fn may_follow(header: &str) -> bool {
+    header != "CC"
+        && header != "x-death"
+        && !["x-first-death-", "x-last-death-"].iter().any(|prefix| header.starts_with(prefix))
 }
 
 /// Gives it back to the queue. Where that is not heard, the end of the connection says it.

@@ -52,10 +52,15 @@ impl RabbitStage {
     }
 
     pub(crate) async fn publish(&self, id: Option<&str>, payload: &str) {
-        let mut properties = BasicProperties::default().with_delivery_mode(2);
+        let mut properties = BasicProperties::default();
         if let Some(id) = id {
             properties = properties.with_message_id(id.into());
         }
+        self.publish_with(properties, payload).await;
+    }
+
+    pub(crate) async fn publish_with(&self, properties: BasicProperties, payload: &str) {
+        let properties = properties.with_delivery_mode(2);
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let published = self
             .channel
