@@ -121,7 +121,7 @@ impl Consumer {
     }
 
     /// For [`OnLapse::Ask`]: finds out whether a message whose handler died had its effect. "Not done" must mean that it can
-    /// no longer happen.
+    /// no longer happen. A hook that has said nothing after `Settings::max_run` is dropped, and nobody knows.
     pub fn recover<F>(mut self, hook: impl Fn(Job) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Recovery<()>> + Send + 'static,

@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -12,7 +13,7 @@ use onlyonce_core::{
 
 use crate::adapter::Note;
 use crate::decision::{Outcome, Reason};
-use crate::handler::{Ask, Ended, Handler, Job};
+use crate::handler::{Ask, BoxFuture, Ended, Handler, Job};
 use crate::identity::Identify;
 use crate::message::Message;
 
@@ -40,6 +41,9 @@ pub(crate) struct Processor {
     pub(crate) ask: Option<Ask>,
     pub(crate) handler: Handler,
 }
+
+/// When looking again makes sense after something that is over soon.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A message that may be handled.
 pub(crate) struct Begun {
@@ -90,6 +94,13 @@ impl Processor {
                 Claimed::Not(outcome) => done.push((Some(outcome), note)),
             }
         }
+        // A claim may be lost before all others are made: by now somebody else may have it.
+        let (lost, begun): (Vec<_>, Vec<_>) =
+            begun.into_iter().partition(|(_, one)| one.running.permit().is_lost());
+        for (place, one) in lost {
+            tracing::warn!(record = %one.running.permit().record_id(), "a message was not begun: its lease was lost before");
+            done[place].0 = Some(Outcome::InFlight { retry_after: LOOK });
+        }
         let (places, begun): (Vec<_>, Vec<_>) = begun.into_iter().unzip();
         for (place, outcome) in places.into_iter().zip(self.run(begun).await) {
             if let Outcome::Failed { failures, .. } = &outcome {
@@ -121,7 +132,7 @@ impl Processor {
             Started::Prior(prior) => Cleared::Prior(prior),
             Started::Ask(asking) => {
                 let found = match &self.ask {
-                    Some(ask) => ask(Job::new(message.clone(), asking.permit().clone())).await,
+                    Some(ask) => self.asked(ask(Job::new(message.clone(), asking.permit().clone()))).await,
                     None => {
                         tracing::error!(record = %id, "OnLapse::Ask needs Consumer::recover; the outcome stays unknown");
                         Recovery::Unknown
@@ -141,6 +152,18 @@ impl Processor {
         match cleared {
             Cleared::Run(running) => Claimed::Run(Box::new(Begun { running, message })),
             Cleared::Prior(prior) => Claimed::Not(judge(prior)),
+        }
+    }
+
+    /// What the hook found out, in the time that a handler has.
+    async fn asked(&self, hook: BoxFuture<Recovery<()>>) -> Recovery<()> {
+        let limit = self.once.settings().max_run;
+        tokio::select! {
+            found = hook => found,
+            () = self.once.clock().sleep(limit) => {
+                tracing::error!(?limit, "the hook that recovers said nothing in time; the outcome stays unknown");
+                Recovery::Unknown
+            }
         }
     }
 
@@ -212,7 +235,7 @@ impl Processor {
             Ok(Finished::Stored) => outcome,
             // Not on record yet, so not acked yet: by the time it comes back, it is.
             Ok(Finished::Pending) if class == Class::Keep => {
-                Outcome::InFlight { retry_after: std::time::Duration::from_secs(1) }
+                Outcome::InFlight { retry_after: LOOK }
             }
             Ok(Finished::Pending) => outcome,
             Ok(Finished::Superseded(prior)) => judge(prior),
@@ -246,5 +269,127 @@ fn judge(prior: Prior) -> Outcome {
             // A store that failed; and whatever a later release may refuse for: nothing ran, so nothing is acked.
             _ => Outcome::StoreDown,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use onlyonce_core::{Classify, MemoryStore, Settings};
+    use onlyonce_testkit::{Fault, FaultyStore, Op};
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::handler::Batch;
+
+    #[derive(Debug)]
+    struct TimedOut;
+
+    impl Classify for TimedOut {
+        fn classify(&self) -> Class {
+            Class::Unknown
+        }
+
+        fn save(&self) -> Result<Bytes, onlyonce_core::codec::CodecError> {
+            Ok(Bytes::new())
+        }
+
+        fn revive(_: Bytes) -> Result<Self, onlyonce_core::codec::CodecError> {
+            Ok(Self)
+        }
+    }
+
+    const LEASE: Duration = Duration::from_millis(200);
+
+    /// Its handler ends in doubt the first time it is called, and well after that; it writes down what it was called with.
+    struct Stage {
+        processor: Processor,
+        handled: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Stage {
+        fn new(
+            store: Arc<dyn onlyonce_core::Store>,
+            max_run: Duration,
+            ask: impl Fn(Job) -> BoxFuture<Recovery<()>> + Send + Sync + 'static,
+        ) -> Self {
+            let (handled, calls) = (Arc::new(Mutex::new(Vec::new())), AtomicU32::new(0));
+            let seen = Arc::clone(&handled);
+            let handler = move |jobs: Vec<Job>| {
+                seen.lock().extend(jobs.iter().map(|job| job.message().id().unwrap_or_default().to_owned()));
+                let first = calls.fetch_add(1, Ordering::SeqCst) == 0;
+                let ended: Vec<_> =
+                    jobs.iter().map(|_| if first { Err(TimedOut) } else { Ok(()) }).collect();
+                std::future::ready(ended)
+            };
+            let on_lapse = OnLapse::Ask { after: Duration::from_millis(1) };
+            let settings = Settings { on_lapse, lease: LEASE, max_run, ..Settings::default() };
+            let scope = Scope::new("stock").unwrap();
+            let processor = Processor {
+                once: Idempotency::builder_shared(store).settings(settings).build().unwrap(),
+                group: "stock".into(),
+                name: "decrement".into(),
+                scope_hash: Hash16::of_scope(&scope),
+                scope,
+                operation: Operation::new("decrement").unwrap(),
+                route: "consume decrement".into(),
+                identify: Identify::default(),
+                compare: Compare::Payload,
+                ask: Some(Arc::new(ask)),
+                handler: Handler::many(Batch { max: 2, linger: Duration::ZERO }, handler),
+            };
+            Self { processor, handled }
+        }
+
+        async fn process(&self, ids: &[&str]) -> Vec<Outcome> {
+            let messages = ids.iter().map(|id| Message::new("orders", "x").with_id(*id)).collect();
+            let processing = self.processor.process(messages);
+            let processed = tokio::time::timeout(Duration::from_secs(20), processing).await;
+            processed.unwrap().into_iter().map(|(outcome, _)| outcome).collect()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_whose_lease_is_lost_before_its_batch_begins_is_not_handled() {
+        let store = Arc::new(FaultyStore::new(Arc::new(MemoryStore::new())));
+        let slow = |job: Job| {
+            let asked: BoxFuture<_> = Box::pin(async move {
+                tokio::time::sleep(3 * LEASE).await;
+                if job.message().id() == Some("asked") { Recovery::Done(()) } else { Recovery::NotDone }
+            });
+            asked
+        };
+        let stage = Stage::new(Arc::clone(&store) as _, 100 * LEASE, slow);
+        assert!(matches!(stage.process(&["asked"]).await[..], [Outcome::Unknown { .. }]));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        // Its neighbour is claimed, and nobody can renew that while the hook is being asked.
+        store.always(Op::Renew, Fault::Unavailable);
+        let outcomes = stage.process(&["asked", "fresh"]).await;
+        assert!(matches!(outcomes[1], Outcome::InFlight { .. }), "{outcomes:?}");
+        assert_eq!(*stage.handled.lock(), ["asked"], "by then somebody else may have it");
+        store.heal();
+        for _ in 0..100 {
+            match stage.process(&["fresh"]).await[..] {
+                [Outcome::Done] => return,
+                _ => tokio::time::sleep(LEASE).await,
+            }
+        }
+        panic!("nobody had it, and nobody can have it");
+    }
+
+    #[tokio::test]
+    async fn a_hook_that_never_says_what_it_found_found_nothing() {
+        let never = |_| {
+            let asked: BoxFuture<_> = Box::pin(std::future::pending());
+            asked
+        };
+        let stage = Stage::new(Arc::new(MemoryStore::new()), LEASE, never);
+        for _ in 0..2 {
+            let outcomes = stage.process(&["asked"]).await;
+            assert!(matches!(outcomes[..], [Outcome::Unknown { .. }]), "{outcomes:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(*stage.handled.lock(), ["asked"]);
     }
 }
