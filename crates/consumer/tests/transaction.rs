@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::victims::{self, Act, Plan};
 use common::{Stage, Trouble, quick, soon, stop, text, unique, until, url_in};
-use onlyonce_consumer::{Batch, Consumer, Job, NatsPublisher, RabbitPublisher};
+use onlyonce_consumer::{Batch, Consumer, Job, NatsPublisher, RabbitPublisher, Retries};
 use onlyonce_core::{Idempotency, Refusal, Settings};
 use onlyonce_sql::outbox::{Event, Outbox, Relay, Relaying};
 use onlyonce_sql::{InTransaction as _, Postgres, PostgresStore, SqliteStore, Tx};
@@ -173,6 +173,9 @@ on_each! {
     the_chain_over_an_outbox_and_nats_has_one_effect_at_its_end_whoever_is_killed nats chain;
     a_refusal_in_the_transaction_undoes_what_it_did_and_is_acked rabbitmq refusal;
     a_system_error_in_the_transaction_undoes_what_it_did_and_is_tried_again nats system_error;
+    a_database_that_is_away_is_no_failure_of_a_message_on_rabbitmq rabbitmq outage;
+    a_database_that_is_away_is_no_failure_of_a_message_on_nats nats outage;
+    a_database_that_is_away_is_no_failure_of_a_message_on_kafka kafka outage;
     batches_in_transactions_need_no_more_connections_than_there_are rabbitmq batches;
 }
 
@@ -288,6 +291,42 @@ async fn system_error(_: &str, stage: Stage) {
     stop(consuming).await;
     assert_eq!(tries.load(std::sync::atomic::Ordering::SeqCst), 3);
     assert_eq!(world.effects().await, [("m".to_owned(), 1)]);
+}
+
+/// What nobody could begin is delayed however often; a failure after that is the first.
+async fn outage(_: &str, stage: Stage) {
+    let world = World::new().await;
+    let rename = async |from: &str, to: &str| {
+        let rename = format!("ALTER TABLE {from} RENAME TO {to}");
+        sqlx::raw_sql(AssertSqlSafe(rename)).execute(&world.pool).await.unwrap();
+    };
+    let tries = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = Arc::clone(&tries);
+    let handler = move |_: Job| {
+        let n = counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        std::future::ready(if n < 2 { Err(Trouble::DatabaseDown) } else { Ok(()) })
+    };
+    let retries = Retries { limit: 3, ..quick() };
+    let consumer = Consumer::new(world.once.clone(), "stock", "decrement", handler).retries(retries);
+    let consuming = consumer.start(stage.broker()).await.unwrap();
+    rename("onlyonce_records", "away").await;
+    stage.publish(Some("m"), "m").await;
+    until(&consuming, |stats| stats.delayed >= 4).await;
+    assert_eq!(tries.load(std::sync::atomic::Ordering::SeqCst), 0);
+    rename("away", "onlyonce_records").await;
+    until(&consuming, |stats| stats.done + stats.dead == 1).await;
+    let stats = consuming.stats();
+    stop(consuming).await;
+    assert_eq!((stats.done, stats.failed), (1, 2), "{stats:?}");
+    // And failures are still counted: three of them are too many.
+    let fails = |_: Job| async { Err::<(), _>(Trouble::DatabaseDown) };
+    let consumer = Consumer::new(world.once.clone(), "stock", "decrement", fails).retries(retries);
+    let consuming = consumer.start(stage.broker()).await.unwrap();
+    stage.publish(Some("bad"), "bad").await;
+    until(&consuming, |stats| stats.dead == 1).await;
+    let stats = consuming.stats();
+    stop(consuming).await;
+    assert_eq!((stats.failed, stats.done), (2, 0), "{stats:?}");
 }
 
 /// With fewer connections than messages in hand, those that wait for one hold none.

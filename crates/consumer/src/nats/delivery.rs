@@ -8,6 +8,7 @@ use async_nats::jetstream::{self, AckKind};
 use async_trait::async_trait;
 
 use super::Jet;
+use super::failures::Failures;
 use super::source::Life;
 use crate::adapter::{BrokerError, Delivery, Note};
 use crate::decision::{Action, Reason};
@@ -22,6 +23,7 @@ pub(super) struct NatsDelivery {
     delivery: jetstream::Message,
     jet: Jet,
     life: Arc<Life>,
+    failures: Arc<Failures>,
     dead: String,
     ack_wait: Duration,
 }
@@ -30,12 +32,12 @@ impl NatsDelivery {
     pub(super) fn new(
         delivery: jetstream::Message,
         jet: &Jet,
-        life: Arc<Life>,
+        (life, failures): (Arc<Life>, Arc<Failures>),
         dead: &str,
         ack_wait: Duration,
     ) -> Self {
-        let message = read(&delivery);
-        Self { message, delivery, jet: jet.clone(), life, dead: dead.to_owned(), ack_wait }
+        let message = read(&delivery, &failures);
+        Self { message, delivery, jet: jet.clone(), life, failures, dead: dead.to_owned(), ack_wait }
     }
 
     async fn answer(&self, kind: AckKind) -> Result<(), BrokerError> {
@@ -51,7 +53,14 @@ impl NatsDelivery {
                 "the stream was deleted and made again; the message went with it",
             ));
         }
-        in_time("ack", self.delivery.double_ack_with(kind)).await
+        in_time("ack", self.delivery.double_ack_with(kind)).await?;
+        self.failures.over(self.message.position());
+        Ok(())
+    }
+
+    async fn failed(&self, pause: Duration, note: &Note) -> Result<(), BrokerError> {
+        self.failures.failed(self.message.position(), note.failures);
+        self.answer(AckKind::Nak(Some(pause))).await
     }
 
     async fn dead(&self, reason: &Reason, note: &Note, then: AckKind) -> Result<(), BrokerError> {
@@ -62,7 +71,7 @@ impl NatsDelivery {
                     error = &error as &dyn std::error::Error,
                     "the dead letter was not taken; the message will be tried again"
                 );
-                self.answer(AckKind::Nak(Some(DEAD_LATER))).await
+                self.failed(DEAD_LATER, note).await
             }
         }
     }
@@ -98,9 +107,8 @@ impl Delivery for NatsDelivery {
     async fn act(self: Box<Self>, action: &Action, note: &Note) -> Result<(), BrokerError> {
         match action {
             Action::Ack => self.sure(AckKind::Ack).await,
-            Action::Delay(pause) | Action::Retry(pause) | Action::RetryTopic(pause) => {
-                self.answer(AckKind::Nak(Some(*pause))).await
-            }
+            Action::Delay(pause) => self.answer(AckKind::Nak(Some(*pause))).await,
+            Action::Retry(pause) | Action::RetryTopic(pause) => self.failed(*pause, note).await,
             Action::Park => self.dead(&Reason::Unknown, note, AckKind::Ack).await,
             Action::DeadLetter(reason) => self.dead(reason, note, AckKind::Term).await,
         }
@@ -121,7 +129,7 @@ impl Delivery for NatsDelivery {
     }
 }
 
-fn read(delivery: &jetstream::Message) -> Message {
+fn read(delivery: &jetstream::Message, failures: &Failures) -> Message {
     let mut message = Message::new(delivery.subject.as_str(), delivery.payload.clone());
     for (name, values) in delivery.headers.iter().flat_map(HeaderMap::iter) {
         for value in values {
@@ -129,14 +137,10 @@ fn read(delivery: &jetstream::Message) -> Message {
         }
     }
     let Ok(info) = delivery.info() else { return message };
-    let before = u32::try_from(info.delivered.saturating_sub(1)).unwrap_or(0);
-    message
-        // A stream that was deleted and made again counts from one: when the message was stored tells the two apart.
-        .with_position(format!(
-            "{}/{}@{}",
-            info.stream,
-            info.stream_sequence,
-            info.published.unix_timestamp_nanos()
-        ))
-        .with_history(History { failures: before, deliveries: before })
+    let deliveries = u32::try_from(info.delivered.saturating_sub(1)).unwrap_or(0);
+    // A stream that was deleted and made again counts from one: when the message was stored tells the two apart.
+    let stored = info.published.unix_timestamp_nanos();
+    let position = format!("{}/{}@{stored}", info.stream, info.stream_sequence);
+    let history = History { failures: failures.of(&position), deliveries };
+    message.with_position(position).with_history(history)
 }

@@ -5,6 +5,7 @@
 
 mod check;
 mod delivery;
+mod failures;
 mod publisher;
 mod source;
 

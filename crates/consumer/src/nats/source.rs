@@ -12,6 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::time::sleep;
 
 use super::delivery::NatsDelivery;
+use super::failures::Failures;
 use super::{Jet, Nats};
 use crate::adapter::{BrokerError, Delivery, Plan, Source};
 use crate::patience::in_time;
@@ -44,6 +45,7 @@ pub(super) struct NatsSource {
     dead: String,
     consumer: PullConsumer,
     life: Arc<Life>,
+    failures: Arc<Failures>,
     messages: Option<pull::Stream>,
 }
 
@@ -56,8 +58,8 @@ impl NatsSource {
         stream: &Stream,
     ) -> Result<Self, StartError> {
         let consumer = nats.durable_consumer(stream, &plan).await?;
-        let life = Life::of(stream);
-        let mut source = Self { nats, plan, jet, dead, consumer, life, messages: None };
+        let (life, failures) = (Life::of(stream), Arc::default());
+        let mut source = Self { nats, plan, jet, dead, consumer, life, failures, messages: None };
         source.messages = Some(source.pull().await?);
         Ok(source)
     }
@@ -86,7 +88,8 @@ impl NatsSource {
 
     fn delivery(&self, message: async_nats::jetstream::Message) -> Box<dyn Delivery> {
         let ack_wait = self.consumer.cached_info().config.ack_wait;
-        Box::new(NatsDelivery::new(message, &self.jet, Arc::clone(&self.life), &self.dead, ack_wait))
+        let here = (Arc::clone(&self.life), Arc::clone(&self.failures));
+        Box::new(NatsDelivery::new(message, &self.jet, here, &self.dead, ack_wait))
     }
 }
 
