@@ -114,12 +114,16 @@ fn cloud_event(message: &Message) -> Option<String> {
     };
     let event = match attribute("id") {
         Some(id) => Envelope { id, source: attribute("source").unwrap_or_default() },
-        None if message.content_type()?.starts_with("application/cloudevents+json") => {
-            message.json::<Envelope>().ok()?
-        }
+        None if is_envelope(message.content_type()?) => message.json::<Envelope>().ok()?,
         None => return None,
     };
     Some(if event.source.is_empty() { event.id } else { format!("{} {}", event.source, event.id) })
+}
+
+/// A media type is the same in upper and lower case, and whatever its parameters.
+fn is_envelope(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/cloudevents+json")
 }
 
 #[cfg(test)]
@@ -157,9 +161,18 @@ mod tests {
             let message = bare().with_header(name, "1").with_header(source, "/shop");
             assert_eq!(id(&message).unwrap(), "/shop 1");
         }
-        let structured = Message::new("orders", r#"{"specversion":"1.0","id":"1","source":"/shop"}"#)
-            .with_content_type("application/cloudevents+json; charset=utf-8");
-        assert_eq!(id(&structured).unwrap(), "/shop 1");
+        let structured = |content_type| {
+            let message = Message::new("orders", r#"{"specversion":"1.0","id":"1","source":"/shop"}"#);
+            id(&message.with_content_type(content_type).with_position("s/1")).unwrap()
+        };
+        for content_type in [
+            "application/cloudevents+json",
+            "application/cloudevents+json; charset=utf-8",
+            "Application/CloudEvents+JSON ;charset=utf-8",
+        ] {
+            assert_eq!(structured(content_type), "/shop 1", "{content_type}");
+        }
+        assert_eq!(structured("application/json"), "s/1");
     }
 
     #[test]
