@@ -34,6 +34,7 @@
 //! Features: `tower` for a layer around any client that is a tower service, with the same key, retries and errors; `tls` for `https://` by rustls with ring. Without it, `reqwest` does what its own features say.
 
 mod allowance;
+mod body;
 mod builder;
 mod call;
 mod middleware;
@@ -60,6 +61,7 @@ pub fn http() -> reqwest::ClientBuilder {
     builder.connector_layer(sending::Dialling)
 }
 
+pub use body::Passed;
 pub use builder::{Builder, OutcomeQuery};
 pub use call::{CallKey, OnlyOnce};
 pub use reqwest;

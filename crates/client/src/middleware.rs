@@ -5,6 +5,7 @@ use http::{Extensions, Method, StatusCode};
 use reqwest::{Request, Response};
 use reqwest_middleware::{Error, Middleware, Next, Result};
 
+use crate::body::{BoxError, CutOff};
 use crate::call::{Answered, CallKey, Ended, OnlyOnce, Way};
 use crate::outcome::{self, Target};
 use crate::peek;
@@ -25,6 +26,16 @@ struct Failed {
     seen: Seen,
     /// Where it was sent.
     url: String,
+    /// It was being answered.
+    broke_off: bool,
+}
+
+/// The client's own error, or one of ours.
+fn unread(error: BoxError) -> Error {
+    match error.downcast::<reqwest::Error>() {
+        Ok(error) => Error::Reqwest(*error),
+        Err(_) => Error::middleware(CutOff),
+    }
 }
 
 /// Where a request goes; what is behind `#` stays here.
@@ -52,12 +63,10 @@ impl Way for ByReqwest<'_> {
         });
         let url = address(sent.url());
         let (response, seen) = keyed(self.next.clone().run(sent, self.extensions)).await;
-        let response = response.map_err(|error| Failed { error, seen, url: url.clone() })?;
-        let (answer, body) = peek::whole(response).await.map_err(|error| Failed {
-            error: error.into(),
-            seen,
-            url: url.clone(),
-        })?;
+        let failed = |error, broke_off| Failed { error, seen, url: url.clone(), broke_off };
+        let response = response.map_err(|error| failed(error, false))?;
+        let whole = peek::whole(response, self.request.method()).await;
+        let (answer, body) = whole.map_err(|error| failed(unread(error), true))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         let elsewhere = Some(address(answer.url())).filter(|from| *from != url);
         Ok(Answered { answer, elsewhere, status, headers, body })
@@ -67,6 +76,7 @@ impl Way for ByReqwest<'_> {
     fn meaning(failed: &Failed) -> Verdict {
         let here = |error: &reqwest::Error| error.url().is_none_or(|url| address(url) == failed.url);
         match &failed.error {
+            _ if failed.broke_off => Verdict::Doubt,
             // Of another client it is not known whether it had sent it, and was redirected to where nobody listens.
             Error::Reqwest(error) if error.is_connect() && failed.seen.dialled => Verdict::Later,
             Error::Reqwest(error) if error.is_builder() && here(error) => Verdict::Refused,
@@ -85,7 +95,7 @@ impl Way for ByReqwest<'_> {
         let mut question = Request::new(Method::GET, url);
         *question.headers_mut() = outcome::without_body(self.request.headers());
         let answer = keyed(self.next.clone().run(question, self.extensions)).await.0.ok()?;
-        Some((answer.status(), answer.bytes().await.ok()?.to_vec()))
+        Some((answer.status(), peek::small(answer).await?))
     }
 }
 

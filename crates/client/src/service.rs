@@ -9,20 +9,19 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
-use http_body_util::{BodyExt as _, Either, Full};
+use http_body_util::{Either, Full};
 use hyper_util::client::legacy::connect::capture_connection;
 use tower_http::follow_redirect::RequestUri;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::body::{BoxError, Ends, Head, Passed, Read};
 use crate::call::{Answered, CallKey, Ended, OnlyOnce, Way};
 use crate::outcome::{self, Target};
-use crate::peek::SMALL;
 use crate::verdict::Verdict;
 
-type BoxError = Box<dyn Error + Send + Sync>;
-/// The body of an answer: read whole if it is small, else as it comes.
-pub type AnswerBody<B> = Either<Full<Bytes>, B>;
+/// The body of an answer: read whole if it is small, else as it comes. It ends with an error if it was cut off.
+pub type AnswerBody<B> = Either<Full<Bytes>, Passed<B>>;
 
 /// A client whose calls have one key each and safe retries; made by the [`Layer`] that [`OnlyOnce`] is.
 ///
@@ -32,7 +31,8 @@ pub type AnswerBody<B> = Either<Full<Bytes>, B>;
 /// one of the client's own, after which nothing has happened.
 ///
 /// Put what follows redirects above this layer. Below it, tower-http's is noticed over a client of hyper-util's: a call that was
-/// redirected is in doubt, whatever was answered elsewhere.
+/// redirected is in doubt, whatever was answered elsewhere. Put what decodes bodies above it too: over HTTP/2 a body is whole if it
+/// has all of its `Content-Length`, or says itself that its end has come, and a decoder keeps neither.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -96,7 +96,8 @@ where
             let key = once.key(&method, request.headers_mut())?;
             let mut way = ByService { inner, request };
             let Some(key) = key else {
-                return way.pass_on().await.map(|answer| answer.map(Either::Right)).map_err(Failed::cause);
+                let answer = way.pass_on().await.map_err(Failed::cause)?;
+                return Ok(answer.map(|body| Either::Right(Passed::unchecked(body))));
             };
             match once.run(&mut way, &key, |at| Target::about(at, &method, &path)).await {
                 Ended::Answer(mut response) => {
@@ -175,21 +176,14 @@ where
         let (status, headers) = (response.status(), response.headers().clone());
         let from = response.extensions().get::<RequestUri>().map(|uri| &uri.0);
         let elsewhere = from.filter(|uri| *uri != self.request.uri()).map(ToString::to_string);
-        if response.body().size_hint().upper().is_none_or(|most| most > SMALL) {
-            return Ok(Answered {
-                answer: response.map(Either::Right),
-                elsewhere,
-                status,
-                headers,
-                body: None,
-            });
-        }
         let (head, body) = response.into_parts();
-        let read = body.collect().await.map_err(|error| Failed::Called(error.into()))?;
-        let bytes = read.to_bytes();
-        let body = Some(bytes.to_vec());
-        let answer = Response::from_parts(head, Either::Left(Full::new(bytes)));
-        Ok(Answered { answer, elsewhere, status, headers, body })
+        let (passed, is_read) = passed(&head, body, self.request.method());
+        let read = if is_read { passed.read().await.map_err(Failed::Called)? } else { Read::Large(passed) };
+        let (answer, body) = match read {
+            Read::Whole(bytes) => (Either::Left(Full::new(bytes.clone())), Some(bytes.to_vec())),
+            Read::Large(rest) => (Either::Right(rest), None),
+        };
+        Ok(Answered { answer: Response::from_parts(head, answer), elsewhere, status, headers, body })
     }
 
     fn meaning(failed: &Failed) -> Verdict {
@@ -208,9 +202,24 @@ where
         *question.headers_mut() = outcome::without_body(self.request.headers());
         *question.extensions_mut() = self.request.extensions().clone();
         let answer = self.exchange(question).await.ok()?;
-        let status = answer.status();
-        Some((status, answer.into_body().collect().await.ok()?.to_bytes().to_vec()))
+        let (head, body) = answer.into_parts();
+        match passed(&head, body, &Method::GET).0.read().await.ok()? {
+            Read::Whole(bytes) => Some((head.status, bytes.to_vec())),
+            Read::Large(_) => None,
+        }
     }
+}
+
+/// The body, and whether it is to be read.
+fn passed<R>(head: &http::response::Parts, body: R, method: &Method) -> (Passed<R>, bool)
+where
+    R: Body<Data = Bytes>,
+    R::Error: Into<BoxError>,
+{
+    let (status, version, headers) = (head.status, head.version, &head.headers);
+    let head = Head { method, status, version, headers };
+    let is_read = head.is_read(&body.size_hint());
+    (Passed::new(body, &head, Ends::Said), is_read)
 }
 
 /// Whether a connection was refused, so that nothing was sent.
