@@ -13,11 +13,11 @@ use common::{
     record, start, stop, text, unique, until, until_effects, url_in, writer,
 };
 use futures_util::future::join_all;
-use lapin::{BasicProperties, ExchangeKind};
 use lapin::options::{
     ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, ExchangeKind};
 use onlyonce_consumer::{Job, RabbitMq, Retries};
 use onlyonce_testkit::Ledger;
 use tokio::sync::Semaphore;
@@ -256,9 +256,11 @@ async fn a_dead_letter_exchange_that_is_deleted_stops_nothing_else_and_is_used_a
 async fn a_delay_queue_that_is_foreign_or_deleted_costs_no_message_its_pause() {
     let (stage, once, ledger) = (rabbitmq().await, engine().await, Ledger::in_memory());
     // The pause is 200 ms, and so its queue that of 256 ms.
-    let [foreign, next] = [256, 512].map(|tier| format!("{}.delay.{tier}", stage.queue));
-    let (durable, none) = (QueueDeclareOptions::durable(), FieldTable::default());
-    stage.channel.queue_declare(foreign.into(), durable, none).await.unwrap();
+    let [next, _] = stage.delay_queues(512);
+    for foreign in stage.delay_queues(256) {
+        let (durable, none) = (QueueDeclareOptions::durable(), FieldTable::default());
+        stage.channel.queue_declare(foreign.into(), durable, none).await.unwrap();
+    }
     let consuming = consumer(&once, fails_once(&ledger)).start(stage.broker()).await.unwrap();
     for (n, name) in names(3).enumerate() {
         if n == 2 {
@@ -271,4 +273,58 @@ async fn a_delay_queue_that_is_foreign_or_deleted_costs_no_message_its_pause() {
     let stats = consuming.stats();
     stop(consuming).await;
     assert_eq!((stats.failed, stats.unconfirmed), (3, 0), "{stats:?}");
+}
+
+/// The broker moves what expires in a classic queue at most once: it may be lost on the way. In a quorum queue it stays until its
+/// queue has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_wait_in_queues_that_lose_none_and_in_others_where_there_are_none() {
+    let (stage, once, ledger) = (rabbitmq().await, engine().await, Ledger::in_memory());
+    let [quorum, classic] = stage.delay_queues(256);
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    let waits = [
+        ("x-message-ttl", AMQPValue::LongLongInt(256)),
+        ("x-dead-letter-exchange", text("")),
+        ("x-dead-letter-routing-key", text(&stage.queue)),
+    ];
+    let safely = [
+        ("x-queue-type", text("quorum")),
+        ("x-dead-letter-strategy", text("at-least-once")),
+        ("x-overflow", text("reject-publish")),
+    ];
+    let table = |all: &[(&str, AMQPValue)]| {
+        let mut table = FieldTable::default();
+        for (name, value) in all {
+            table.insert((*name).into(), value.clone());
+        }
+        table
+    };
+    let durable = QueueDeclareOptions::durable();
+    let declare = async |name: &str, arguments: FieldTable| {
+        stage.channel.queue_declare(name.into(), durable, arguments).await.unwrap().message_count()
+    };
+    // One is there already, as an earlier release made it.
+    declare(&classic, table(&waits)).await;
+    let run = async |name: &str| {
+        let consuming = consumer(&once, fails_once(&ledger)).start(stage.broker()).await.unwrap();
+        stage.publish(Some(name), name).await;
+        until(&consuming, |stats| stats.done == 1).await;
+        let stats = consuming.stats();
+        stop(consuming).await;
+        assert_eq!((stats.failed, stats.unconfirmed), (1, 0), "{stats:?}");
+    };
+    run("first").await;
+    // It is there, and of this form, or the broker would refuse.
+    let passive = QueueDeclareOptions { passive: true, ..durable };
+    let found = stage.channel.queue_declare(quorum.as_str().into(), passive, FieldTable::default()).await;
+    assert_eq!(found.unwrap().message_count(), 0);
+    assert_eq!(declare(&quorum, table(&[waits.clone(), safely].concat())).await, 0);
+    // And where that can't be had, the classic one is as good as ever.
+    let options = QueueDeleteOptions::default();
+    for name in [&quorum, &classic] {
+        stage.channel.queue_delete(name.as_str().into(), options).await.unwrap();
+    }
+    declare(&quorum, FieldTable::default()).await;
+    run("second").await;
+    assert_eq!(declare(&classic, table(&waits)).await, 0);
 }

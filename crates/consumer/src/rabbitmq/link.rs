@@ -1,6 +1,7 @@
 //! A connection: a channel to consume, and others for what leaves the queue.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use lapin::options::{BasicConsumeOptions, BasicQosOptions, ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
@@ -29,6 +30,8 @@ pub(super) struct Link {
     pub(super) dead: Target,
     pub(super) prefetch: u16,
     pub(super) tag: String,
+    /// The broker makes no quorum queues.
+    pub(super) plain: Arc<AtomicBool>,
 }
 
 /// A connection that is open.
@@ -59,7 +62,8 @@ impl Link {
             let connection = Arc::new(connection);
             let channel = connection.create_channel().await?;
             channel.basic_qos(self.prefetch, BasicQosOptions::default()).await?;
-            let leaving = Leaving::on(&connection, self.queue.clone(), self.dead.clone());
+            let plain = Arc::clone(&self.plain);
+            let leaving = Leaving::on(&connection, self.queue.clone(), self.dead.clone(), plain);
             Ok::<_, lapin::Error>(Open { connection, channel, leaving: Arc::new(leaving) })
         };
         in_time("connect", connecting).await

@@ -13,6 +13,7 @@ mod publisher;
 mod source;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -103,7 +104,14 @@ impl Connect for RabbitMq {
                 self.queue
             )));
         }
-        let link = Link { url: self.url, queue: self.queue, dead, prefetch: plan.at_once, tag: tag(plan) };
+        let link = Link {
+            url: self.url,
+            queue: self.queue,
+            dead,
+            prefetch: plan.at_once,
+            tag: tag(plan),
+            plain: Arc::default(),
+        };
         link.check_names()?;
         let open = link.open().await?;
         link.prepare(&open, self.declare).await?;

@@ -37,6 +37,11 @@ impl RabbitStage {
         format!("{}.dead", self.queue)
     }
 
+    /// The delay queues of so many milliseconds: the quorum queue, and the classic one.
+    pub(crate) fn delay_queues(&self, tier: u64) -> [String; 2] {
+        [".quorum", ""].map(|form| format!("{}.delay.{tier}{form}", self.queue))
+    }
+
     pub(crate) fn broker(&self) -> RabbitMq {
         broker(&self.url, &self.queue)
     }
@@ -94,7 +99,7 @@ impl RabbitStage {
     /// Those that are not acked show only once nobody consumes, so ask when the consumers are gone, or when none is held.
     pub(crate) async fn left(&self) -> u64 {
         let mut left = 0;
-        let tiers = (0..14).map(|n| format!("{}.delay.{}", self.queue, 1_u64 << n));
+        let tiers = (0..14).flat_map(|n| self.delay_queues(1 << n));
         for name in std::iter::once(self.queue.clone()).chain(tiers) {
             // A question about a queue that is not there ends its channel.
             let channel = self.connection.create_channel().await.unwrap();
