@@ -157,11 +157,14 @@ async fn answer(mut socket: TcpStream, cut: Cut, calls: Arc<AtomicU32>) -> std::
         let whole = calls.fetch_add(1, Ordering::SeqCst) > 0;
         let status = (":status", "201");
         let answer = match cut {
-            _ if whole => [frames::head(stream, &[status], false), frames::data(stream, b"paid 7", true)].concat(),
+            _ if whole => {
+                [frames::head(stream, &[status], false), frames::data(stream, b"paid 7", true)].concat()
+            }
             Cut::Reset { length } => {
                 let mut fields = vec![status];
                 fields.extend(length.map(|length| ("content-length", length)));
-                let (head, data) = (frames::head(stream, &fields, false), frames::data(stream, b"paid", false));
+                let (head, data) =
+                    (frames::head(stream, &fields, false), frames::data(stream, b"paid", false));
                 [head, data, frames::reset(stream, 0)].concat()
             }
             Cut::GoAway => {

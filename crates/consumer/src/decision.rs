@@ -278,8 +278,7 @@ mod tests {
     #[test]
     fn poison_goes_to_the_dead_letter_with_its_reason() {
         for broker in ALL {
-            for reason in
-                [Reason::NoId(NoId::Missing), Reason::Headers, Reason::Mismatch, Reason::Unreadable]
+            for reason in [Reason::NoId(NoId::Missing), Reason::Headers, Reason::Mismatch, Reason::Unreadable]
             {
                 assert_eq!(table(broker, Outcome::Poison(reason.clone())), Action::DeadLetter(reason));
             }

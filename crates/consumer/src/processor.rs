@@ -234,9 +234,7 @@ impl Processor {
         match running.end(class, record).await {
             Ok(Finished::Stored) => outcome,
             // Not on record yet, so not acked yet: by the time it comes back, it is.
-            Ok(Finished::Pending) if class == Class::Keep => {
-                Outcome::InFlight { retry_after: LOOK }
-            }
+            Ok(Finished::Pending) if class == Class::Keep => Outcome::InFlight { retry_after: LOOK },
             Ok(Finished::Pending) => outcome,
             Ok(Finished::Superseded(prior)) => judge(prior),
             Err(error) => match store_failed(&id, &error) {
@@ -319,8 +317,7 @@ mod tests {
             let handler = move |jobs: Vec<Job>| {
                 seen.lock().extend(jobs.iter().map(|job| job.message().id().unwrap_or_default().to_owned()));
                 let first = calls.fetch_add(1, Ordering::SeqCst) == 0;
-                let ended: Vec<_> =
-                    jobs.iter().map(|_| if first { Err(TimedOut) } else { Ok(()) }).collect();
+                let ended: Vec<_> = jobs.iter().map(|_| if first { Err(TimedOut) } else { Ok(()) }).collect();
                 std::future::ready(ended)
             };
             let on_lapse = OnLapse::Ask { after: Duration::from_millis(1) };

@@ -21,7 +21,8 @@ impl Failures {
         let (Some(position), mut all) = (position, self.0.lock()) else { return };
         if all.len() >= MOST && !all.contains_key(position) {
             // Those that ended at another consumer stay here; one that failed seldom is missed least.
-            let least = all.iter().min_by_key(|(_, failures)| **failures).map(|(position, _)| position.clone());
+            let least =
+                all.iter().min_by_key(|(_, failures)| **failures).map(|(position, _)| position.clone());
             least.map(|position| all.remove(&position));
         }
         all.insert(position.into(), failures);

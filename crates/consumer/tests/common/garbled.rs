@@ -6,7 +6,8 @@ pub(crate) fn produce(topic: &str, payload: &[u8]) -> Vec<u8> {
     let batch = batch(&record(payload, &headers));
     let mut request = Vec::new();
     // Produce, version 3, as request 1 of no client; no transaction, all acks, 10 s.
-    for part in [&[0, 0, 0, 3, 0, 0, 0, 1, 0xff, 0xff][..], &[0xff, 0xff, 0xff, 0xff], &10_000_i32.to_be_bytes()]
+    for part in
+        [&[0, 0, 0, 3, 0, 0, 0, 1, 0xff, 0xff][..], &[0xff, 0xff, 0xff, 0xff], &10_000_i32.to_be_bytes()]
     {
         request.extend_from_slice(part);
     }
