@@ -101,12 +101,14 @@ mutants! {
     expires_with_lease: ExpiresWithLease breaks unsettled_records_outlive_their_lease
         takeover_of_a_seen_fence_is_acquired,
     expires_under_lease: ExpiresUnderLease breaks a_live_lease_outlasts_retention,
+    takeover_keeps_expiry: TakeoverKeepsExpiry breaks a_later_attempt_is_kept_for_its_own_retention,
     unsettled_never_expires: UnsettledNeverExpires breaks released_and_unknown_records_expire_too,
     forgets_running: ForgetsRunning breaks forget_refuses_a_running_record_and_a_stale_fence,
     forgets_any_fence: ForgetsAnyFence breaks forget_refuses_a_running_record_and_a_stale_fence,
     sweep_ignores_limit: SweepIgnoresLimit breaks sweep_removes_only_expired_records_and_respects_its_limit,
     sweep_stops_early: SweepStopsEarly breaks a_sweep_that_finds_fewer_than_it_may_leaves_none,
     sweeps_lapsed: SweepsLapsed breaks sweep_removes_only_expired_records_and_respects_its_limit,
+    sweeps_under_lease: SweepsUnderLease breaks a_sweep_leaves_a_live_lease_however_short_its_retention,
     lost_wake_up: LostWakeUp breaks a_waiter_is_woken_by_settle
         a_waiter_is_woken_by_forget
         a_waiter_is_woken_by_takeover,

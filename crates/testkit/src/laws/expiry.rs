@@ -89,3 +89,35 @@ pub async fn unsettled_records_expire_after_their_retention(harness: &dyn Harnes
     assert_eq!(case.settle(&lost.id(), completed("too late")).await, Settled::Lost);
     assert_eq!(case.run().await.over, Over::Nothing);
 }
+
+/// An attempt that begins over a released, unknown or lapsed one is kept for as long as its own claim says, be that longer or shorter
+/// than what was left of the record: gone too early, the call would run again though nobody knows what became of it.
+pub async fn a_later_attempt_is_kept_for_its_own_retention(harness: &dyn Harness) {
+    let before = [Some(Verdict::Released), Some(unknown("?")), None];
+    let cases = before.map(|verdict| (verdict, Case::new(harness), Case::new(harness)));
+    let unit = harness.lease();
+    for (verdict, longer, shorter) in &cases {
+        for (case, retain) in [(longer, unit * 6), (shorter, KEPT)] {
+            let lease = if verdict.is_some() { LONG } else { unit };
+            let claim = Claim { lease, retain_unsettled: retain, ..case.claim() };
+            let first = case.acquire(&claim).await;
+            if let Some(verdict) = verdict.clone() {
+                assert_eq!(case.settle_for(&first.id(), verdict, retain).await, Settled::Applied);
+            }
+        }
+    }
+    harness.pass(unit * 2).await;
+    for (_, longer, shorter) in &cases {
+        for (case, retain_unsettled) in [(longer, KEPT), (shorter, unit * 2)] {
+            let claim = Claim { lease: unit, retain_unsettled, ..case.claim_over(Takeover::Allowed) };
+            assert_eq!(case.acquire(&claim).await.attempt, 2);
+        }
+    }
+    harness.pass(unit * 5).await;
+    for (verdict, longer, shorter) in &cases {
+        let snapshot = longer.get().await;
+        let kind = snapshot.map(|snapshot| snapshot.state.kind());
+        assert_eq!(kind, Some(StateKind::Lapsed), "after {verdict:?} it expired with the attempt before it");
+        assert_eq!(shorter.get().await, None, "after {verdict:?} it was kept for the attempt before it");
+    }
+}

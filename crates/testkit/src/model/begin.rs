@@ -71,7 +71,9 @@ impl ModelStore {
             begun: now,
             lease_end: now + claim.lease,
             word: None,
-            keep_until: now + claim.retain_unsettled,
+            keep_until: before
+                .filter(|_| self.has(Flaw::TakeoverKeepsExpiry))
+                .map_or(now + claim.retain_unsettled, |row| row.keep_until),
         };
         tables.rows.insert(id, row);
         self.tell_waiters();

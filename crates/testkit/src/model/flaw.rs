@@ -85,6 +85,8 @@ flaws! {
     ExpiresWithLease,
     /// A record expires while its attempt runs.
     ExpiresUnderLease,
+    /// A later attempt is kept for as long as the record was to be kept before it.
+    TakeoverKeepsExpiry,
     /// Released and unknown records are kept for ever.
     UnsettledNeverExpires,
     /// A record that runs can be forgotten.
@@ -97,6 +99,8 @@ flaws! {
     SweepStopsEarly,
     /// A sweep takes lapsed records for expired ones.
     SweepsLapsed,
+    /// A sweep goes by the retention alone, also where an attempt still runs.
+    SweepsUnderLease,
     /// Nobody is woken by a change.
     LostWakeUp,
     /// A wait does not look before it sleeps.

@@ -124,7 +124,9 @@ impl Store for ModelStore {
         let now = self.now();
         let mut tables = self.tables.lock();
         let old = |row: &Row| {
-            row.end(self.flaw) <= now || (self.has(Flaw::SweepsLapsed) && row.phase(now) == Phase::Lapsed)
+            row.end(self.flaw) <= now
+                || (self.has(Flaw::SweepsLapsed) && row.phase(now) == Phase::Lapsed)
+                || (self.has(Flaw::SweepsUnderLease) && row.keep_until <= now)
         };
         let most = match self.flaw {
             Some(Flaw::SweepIgnoresLimit) => usize::MAX,
