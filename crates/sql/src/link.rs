@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use onlyonce_core::{Snapshot, StoreError, Timeline};
-use sqlx::Pool;
 use sqlx::pool::PoolConnection;
+use sqlx::{Connection as _, Pool};
 
 use crate::dialect::{Dialect, Done, Flavour};
 use crate::fault::{self, Fault, When};
+use crate::pooled::Pooled;
 use crate::row::{self, Found, Unread};
 use crate::statements::{Statement, Statements};
 use crate::table::Table;
@@ -72,11 +73,36 @@ impl<DB: Dialect> Link<DB> {
         statement: &Statement,
         arguments: Vec<Value>,
     ) -> Result<Done, StoreError> {
-        let arguments = self.timed(statement, arguments);
-        let mut connection = self.connection(call).await?;
         let sql = statement.sql.clone();
-        self.in_time(call, &mut connection, async |connection| DB::run(connection, sql, arguments).await)
-            .await
+        self.in_turn(call, async |connection| {
+            DB::run(connection, sql, self.timed(statement, arguments)).await
+        })
+        .await
+    }
+
+    /// A change by one statement. Where the database is told the time, it is told when it is this one's turn to write: a time from
+    /// before the wait would renew what others were told has lapsed, and give fences out that others had passed.
+    pub(crate) async fn in_turn<T>(
+        &self,
+        call: &'static str,
+        change: impl AsyncFnOnce(&mut DB::Connection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let mut connection = self.connection(call).await?;
+        if DB::NOW.is_some() {
+            return self.in_time(call, &mut connection, change).await;
+        }
+        // Whoever drops this half-way leaves no open transaction in the pool.
+        let mut connection = Pooled::new(connection);
+        connection.begin_change();
+        let turn = async |connection: &mut DB::Connection| {
+            let mut turn = connection.begin_with(DB::BEGIN).await?;
+            let changed = change(&mut turn).await?;
+            turn.commit().await?;
+            Ok(changed)
+        };
+        let changed = self.in_time(call, connection.connection(), turn).await?;
+        connection.end_change();
+        Ok(changed)
     }
 
     /// One statement that reads rows.
@@ -86,9 +112,8 @@ impl<DB: Dialect> Link<DB> {
         statement: &Statement,
         arguments: Vec<Value>,
     ) -> Result<Vec<DB::Row>, StoreError> {
-        let arguments = self.timed(statement, arguments);
         let mut connection = self.connection(call).await?;
-        let sql = statement.sql.clone();
+        let (sql, arguments) = (statement.sql.clone(), self.timed(statement, arguments));
         self.in_time(call, &mut connection, async |connection| DB::rows(connection, sql, arguments).await)
             .await
     }

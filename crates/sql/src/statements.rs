@@ -37,6 +37,8 @@ pub struct Statements {
     /// The same as the first statement of a transaction.
     pub(crate) claim: Statement,
     pub(crate) take: Statement,
+    /// Gives a new fence to a record that was just inserted.
+    pub(crate) raise: Statement,
     pub(crate) renew: Statement,
     pub(crate) settle: Statement,
     pub(crate) forget: Statement,
@@ -95,6 +97,9 @@ impl Statements {
                  owner = $7, attempts = $8, began_over = $9, status = 0, settled_at = 0, answer = NULL, \
                  lease_until = $10, created_at = $11, expires_at = $12 \
                  WHERE id = $13 AND fence = $14 AND status = $15 AND lease_until = $16 AND expires_at = $17 {wake}",
+            ),
+            raise: ready(
+                "UPDATE {table} SET fence = {now} WHERE id = $1 AND owner = $2 AND fence = $3 AND status = 0 RETURNING fence",
             ),
             renew: ready(
                 "UPDATE {table} SET lease_until = {now} + $1 WHERE id = $2 AND owner = $3 \

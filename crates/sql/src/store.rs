@@ -142,14 +142,12 @@ impl<DB: Database> Store for SqlStore<DB> {
                 // Others were faster, twice: not all at once again.
                 tokio::time::sleep(jittered(Duration::from_millis(1 << round))).await;
             }
-            let arguments = link.timed(&link.statements.insert, insert.clone());
-            let mut connection = link.connection("begin").await?;
             let inserted = link
-                .in_time("begin", &mut connection, async |connection| {
+                .in_turn("begin", async |connection| {
+                    let arguments = link.timed(&link.statements.insert, insert.clone());
                     DB::insert(connection, &link.statements, arguments, Inside::Alone).await
                 })
                 .await?;
-            drop(connection);
             if let Some(fence) = inserted {
                 let fence = Fence(fence.unsigned_abs());
                 return Ok(Begin::Acquired { fence, attempt: 1, over: Over::Nothing });

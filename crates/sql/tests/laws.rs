@@ -10,7 +10,9 @@ use std::time::Duration;
 use common::Served;
 use onlyonce_core::{Inspect, Store};
 use onlyonce_sql::SqlStore;
-use onlyonce_testkit::{Harness, InspectHarness, conformance, conformance_inspect};
+use onlyonce_testkit::{
+    Harness, InspectHarness, conformance, conformance_contended_fences, conformance_inspect,
+};
 
 struct OnSql<DB: Served>(Arc<SqlStore<DB>>);
 
@@ -40,6 +42,7 @@ impl<DB: Served> InspectHarness for OnSql<DB> {
     }
 }
 
+/// Without the law of contended fences: see docs/guarantees.md.
 mod mysql {
     use super::*;
     conformance!(OnSql<onlyonce_sql::MySql>);
@@ -49,11 +52,13 @@ mod mysql {
 mod postgres {
     use super::*;
     conformance!(OnSql<onlyonce_sql::Postgres>);
+    conformance_contended_fences!(OnSql<onlyonce_sql::Postgres>);
     conformance_inspect!(OnSql<onlyonce_sql::Postgres>);
 }
 
 mod sqlite {
     use super::*;
     conformance!(OnSql<onlyonce_sql::Sqlite>);
+    conformance_contended_fences!(OnSql<onlyonce_sql::Sqlite>);
     conformance_inspect!(OnSql<onlyonce_sql::Sqlite>);
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use onlyonce_core::{Inspect, ManualClock, Store};
 use onlyonce_store_embedded::EmbeddedStore;
-use onlyonce_testkit::{Harness, InspectHarness, conformance, conformance_inspect};
+use onlyonce_testkit::{
+    Harness, InspectHarness, conformance, conformance_contended_fences, conformance_inspect,
+};
 
 struct Embedded {
     clock: ManualClock,
@@ -44,4 +46,5 @@ impl InspectHarness for Embedded {
 }
 
 conformance!(Embedded);
+conformance_contended_fences!(Embedded);
 conformance_inspect!(Embedded);

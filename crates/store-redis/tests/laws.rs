@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use onlyonce_core::{Inspect, Store};
 use onlyonce_store_redis::RedisStore;
-use onlyonce_testkit::{Harness, InspectHarness, conformance, conformance_inspect};
+use onlyonce_testkit::{
+    Harness, InspectHarness, conformance, conformance_contended_fences, conformance_inspect,
+};
 
 macro_rules! harness {
     ($name:ident, $url:path) => {
@@ -49,17 +51,20 @@ harness!(Cluster, common::cluster_url);
 mod redis {
     use super::*;
     conformance!(OneRedis);
+    conformance_contended_fences!(OneRedis);
     conformance_inspect!(OneRedis);
 }
 
 mod sentinel {
     use super::*;
     conformance!(Watched);
+    conformance_contended_fences!(Watched);
     conformance_inspect!(Watched);
 }
 
 mod cluster {
     use super::*;
     conformance!(Cluster);
+    conformance_contended_fences!(Cluster);
     conformance_inspect!(Cluster);
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onlyonce_core::{Inspect, ManualClock, MemoryStore, Store};
-use onlyonce_testkit::{Harness, InspectHarness, ModelHarness, conformance, conformance_inspect};
+use onlyonce_testkit::{
+    Harness, InspectHarness, ModelHarness, conformance, conformance_contended_fences, conformance_inspect,
+};
 
 struct MemoryHarness {
     clock: ManualClock,
@@ -42,12 +44,14 @@ impl InspectHarness for MemoryHarness {
 mod memory {
     use super::*;
     conformance!(MemoryHarness);
+    conformance_contended_fences!(MemoryHarness);
     conformance_inspect!(MemoryHarness);
 }
 
 mod model {
     use super::*;
     conformance!(ModelHarness);
+    conformance_contended_fences!(ModelHarness);
     conformance_inspect!(ModelHarness);
 }
 

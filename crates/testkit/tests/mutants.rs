@@ -56,6 +56,12 @@ macro_rules! mutants {
 mutants! {
     two_acquirers: TwoAcquirers breaks exactly_one_of_many_begins_is_acquired
         exactly_one_of_many_takeovers_is_acquired,
+    a_renewal_in_two_steps: RenewInTwoSteps breaks a_renewal_never_undoes_a_settlement,
+    a_settlement_in_two_steps: SettleInTwoSteps breaks a_late_settlement_and_a_takeover_have_one_winner
+        one_of_two_verdicts_at_once_is_kept,
+    forgetting_in_two_steps: ForgetInTwoSteps breaks a_forget_never_deletes_what_was_begun_meanwhile,
+    a_sweep_in_two_steps: SweepInTwoSteps breaks a_sweep_never_deletes_what_was_begun_meanwhile,
+    an_answer_that_is_written_later: AnswerWrittenLater breaks a_dropped_call_happened_or_did_not,
     a_refused_repeat: RepeatedBeginRefused breaks a_repeated_begin_is_recognised,
     a_repeat_that_forgets_the_takeover: RepeatedBeginForgetsOver breaks a_repeated_begin_reports_the_same_takeover,
     a_repeat_that_does_not_renew: RepeatedBeginDoesNotRenew breaks a_repeated_begin_renews_the_lease,
@@ -114,6 +120,7 @@ mutants! {
         a_waiter_is_woken_by_takeover,
     waits_without_looking: WaitsWithoutLooking breaks changed_returns_at_once_if_already_changed,
     waits_forever: WaitsForever breaks changed_respects_its_timeout,
+    never_ready: NeverReady breaks a_store_that_takes_calls_is_ready,
     attempts_not_counted: AttemptsNotCounted breaks attempts_are_counted,
     age_reset_by_takeover: AgeResetByTakeover breaks age_counts_from_the_first_attempt,
     lapse_from_begin: LapseFromBegin breaks a_lapse_counts_from_the_end_of_the_attempt,
@@ -139,4 +146,11 @@ async fn a_model_without_a_flaw_breaks_no_law() {
     for law in inspect_laws() {
         (law.run)(&ModelHarness::open().await).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[should_panic(expected = "fences fell")]
+async fn fences_that_fall_after_a_deletion_are_found_under_contention_too() {
+    let flawed = ModelHarness::flawed(Flaw::FenceFallsAfterForget);
+    onlyonce_testkit::laws::races::fences_rise_however_many_begin_and_forget(&flawed).await;
 }

@@ -26,6 +26,10 @@ fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX).clamp(1, i32::MAX.into())
 }
 
+/// An insert that came to its end so much later, in microseconds, may have waited for the record to be deleted. Somebody else may have
+/// begun and been forgotten meanwhile, with a higher fence: it gets a new one. Less is too short for three calls of somebody else.
+const LONG_WAIT: i64 = 200;
+
 impl super::Database for Postgres {}
 
 impl Dialect for Postgres {
@@ -72,7 +76,8 @@ impl Dialect for Postgres {
             insert: "INSERT INTO {table} (id, status, hash_rules, hash, fence, attempts, owner, began_over, lease_until, \
                      created_at, settled_at, expires_at, awaited, route, key_hash, scope_hash) \
                      SELECT $1, 0, $2, $3, now, 1, $4, 0, now + $5, now, 0, now + $6, FALSE, $7, $8, $9 \
-                     FROM (SELECT {now} AS now{hurry}) AS clock ON CONFLICT (id) DO NOTHING RETURNING fence",
+                     FROM (SELECT {now} AS now{hurry}) AS clock ON CONFLICT (id) DO NOTHING \
+                     RETURNING fence, {now} - fence",
             // A lock is waited for by what was set before it, also within a statement.
             hurry: ", set_config('onlyonce.lock_timeout', current_setting('lock_timeout'), TRUE), \
                     set_config('lock_timeout', $10::bigint::text, TRUE), \
@@ -140,8 +145,20 @@ impl Dialect for Postgres {
                 &statements.claim
             }
         };
+        let [id, .., owner, _, _, _, _, _] = &arguments[..9] else {
+            unreachable!("an insert has nine arguments")
+        };
+        let ours = [id.clone(), owner.clone()];
         let rows = Self::rows(connection, insert.sql.clone(), arguments).await?;
-        rows.first().map(|row| Self::int(row, 0)).transpose()
+        let Some(inserted) = rows.first() else { return Ok(None) };
+        let (fence, waited) = (Self::int(inserted, 0)?, Self::int(inserted, 1)?);
+        if waited < LONG_WAIT {
+            return Ok(Some(fence));
+        }
+        let arguments = ours.into_iter().chain([Value::Int(fence)]).collect();
+        let rows = Self::rows(connection, statements.raise.sql.clone(), arguments).await?;
+        // If it is gone, whatever its fence is will not be taken.
+        rows.first().map_or(Ok(Some(fence)), |row| Self::int(row, 0).map(Some))
     }
 
     fn begin(Opening { times, .. }: Opening) -> String {

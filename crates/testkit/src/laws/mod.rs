@@ -7,11 +7,14 @@
 pub mod answers;
 pub mod begin;
 mod case;
+pub mod dropped;
 pub mod expiry;
 pub mod facts;
 pub mod fences;
 pub mod forget;
 pub mod inspect;
+pub mod races;
+pub mod ready;
 pub mod renew;
 pub mod repeat;
 pub mod settle;

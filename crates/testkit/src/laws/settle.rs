@@ -9,7 +9,7 @@ fn verdicts() -> [Verdict; 3] {
     [completed("receipt 7"), Verdict::Released, unknown("timed out")]
 }
 
-fn shows(state: &State, verdict: &Verdict) -> bool {
+pub(super) fn shows(state: &State, verdict: &Verdict) -> bool {
     match (state, verdict) {
         (State::Completed(stored), Verdict::Completed(given)) => stored == given,
         (State::Lapsed { evidence, .. }, Verdict::Unknown(given)) => evidence == given,

@@ -55,6 +55,13 @@ macro_rules! __store_laws {
             sweep::sweep_removes_only_expired_records_and_respects_its_limit,
             sweep::a_sweep_that_finds_fewer_than_it_may_leaves_none,
             sweep::a_sweep_leaves_a_live_lease_however_short_its_retention,
+            races::a_late_settlement_and_a_takeover_have_one_winner,
+            races::one_of_two_verdicts_at_once_is_kept,
+            races::a_renewal_never_undoes_a_settlement,
+            races::a_forget_never_deletes_what_was_begun_meanwhile,
+            races::a_sweep_never_deletes_what_was_begun_meanwhile,
+            dropped::a_dropped_call_happened_or_did_not,
+            ready::a_store_that_takes_calls_is_ready,
             waiting::a_waiter_is_woken_by_settle,
             waiting::a_waiter_is_woken_by_takeover,
             waiting::a_waiter_is_woken_by_forget,
@@ -96,6 +103,16 @@ macro_rules! __inspect_laws {
 macro_rules! conformance {
     ($harness:ty) => {
         $crate::__store_laws! { [$crate::__store_tests] $harness }
+    };
+}
+
+/// Makes a test of [`fences_rise_however_many_begin_and_forget`](crate::laws::races::fences_rise_however_many_begin_and_forget), for
+/// this [`Harness`](crate::Harness). Not all stores keep it: one that takes the time of a fence before it has its turn, and remembers
+/// nothing of what was deleted, may be a few milliseconds off. Say so if yours is one.
+#[macro_export]
+macro_rules! conformance_contended_fences {
+    ($harness:ty) => {
+        $crate::__store_tests! { ($harness) races::fences_rise_however_many_begin_and_forget, }
     };
 }
 

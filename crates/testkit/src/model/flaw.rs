@@ -17,6 +17,16 @@ macro_rules! flaws {
 flaws! {
     /// A begin looks and writes in two steps.
     TwoAcquirers,
+    /// A renewal looks and writes in two steps.
+    RenewInTwoSteps,
+    /// A settlement looks and writes in two steps.
+    SettleInTwoSteps,
+    /// Forgetting looks and deletes in two steps.
+    ForgetInTwoSteps,
+    /// A sweep looks and deletes in two steps.
+    SweepInTwoSteps,
+    /// A settlement writes the verdict first, and then the answer.
+    AnswerWrittenLater,
     /// A repeated begin of a running attempt is refused as if it were somebody else's.
     RepeatedBeginRefused,
     /// A repeated begin says that it was begun over nothing.
@@ -107,6 +117,8 @@ flaws! {
     WaitsWithoutLooking,
     /// A wait has no end.
     WaitsForever,
+    /// It says that it takes no calls, and takes them.
+    NeverReady,
     /// Every attempt is the first.
     AttemptsNotCounted,
     /// A takeover makes the record young again.

@@ -9,7 +9,7 @@ use onlyonce_core::{
 };
 
 use super::row::{Phase, Row};
-use super::{Flaw, ModelStore};
+use super::{Flaw, ModelStore, Tables};
 
 #[async_trait]
 impl Store for ModelStore {
@@ -31,19 +31,19 @@ impl Store for ModelStore {
         attempt: &AttemptId,
         lease: Duration,
     ) -> Result<Settled, StoreError> {
-        let (id, now) = (self.place(id), self.now());
-        let mut tables = self.tables.lock();
-        let Some(row) = tables.rows.get_mut(&id).filter(|row| !self.is_gone(row, now)) else {
-            return Ok(self.on_absent());
-        };
-        let in_time = row.phase(now) == Phase::Running
-            || (self.has(Flaw::RenewAfterSettle) && row.word.is_some())
-            || (self.has(Flaw::RenewAfterLapse) && row.word.is_none() && row.phase(now) == Phase::Lapsed);
-        if !in_time || !row.is_spoken_for_by(attempt, self.flaw) {
-            return Ok(Settled::Lost);
-        }
-        row.lease_end = if self.has(Flaw::RenewalAdds) { row.lease_end + lease } else { now + lease };
-        Ok(Settled::Applied)
+        let now = self.now();
+        let renewed = self.change(id, Flaw::RenewInTwoSteps, |found| {
+            let Some(row) = found else { return (self.on_absent(), Change::Nothing) };
+            let in_time = row.phase(now) == Phase::Running
+                || (self.has(Flaw::RenewAfterSettle) && row.word.is_some())
+                || (self.has(Flaw::RenewAfterLapse) && row.word.is_none() && row.phase(now) == Phase::Lapsed);
+            if !in_time || !row.is_spoken_for_by(attempt, self.flaw) {
+                return (Settled::Lost, Change::Nothing);
+            }
+            let from = if self.has(Flaw::RenewalAdds) { row.lease_end } else { now };
+            (Settled::Applied, Change::Write(Row { lease_end: from + lease, ..row }))
+        });
+        Ok(renewed.await)
     }
 
     async fn settle(
@@ -52,40 +52,19 @@ impl Store for ModelStore {
         attempt: &AttemptId,
         how: &Settlement,
     ) -> Result<Settled, StoreError> {
-        let (id, now) = (self.place(id), self.now());
-        let mut tables = self.tables.lock();
-        let Some(row) = tables.rows.get_mut(&id).filter(|row| !self.is_gone(row, now)) else {
-            return Ok(self.on_absent());
-        };
-        if !row.is_spoken_for_by(attempt, self.flaw) {
-            return Ok(Settled::Lost);
-        }
-        let verdict = self.as_stored(&how.verdict);
-        let told_before = row.word.as_ref().map(|(verdict, _)| verdict.clone());
-        match told_before {
-            None if row.phase(now) == Phase::Lapsed && self.has(Flaw::LateSettlementRefused) => {
-                return Ok(Settled::Lost);
-            }
-            None => {}
-            Some(_) if self.has(Flaw::AnotherSettlementAccepted) => {}
-            Some(before) if before != verdict || self.has(Flaw::RepeatedSettleRefused) => {
-                return Ok(Settled::Lost);
-            }
-            Some(_) => {
-                if self.has(Flaw::RepeatedSettleExtends) {
-                    row.keep_until = now + how.retain;
-                }
-                return Ok(Settled::Applied);
+        if self.has(Flaw::AnswerWrittenLater)
+            && let Some(first) = how.without_answer()
+        {
+            let settled =
+                self.change(id, Flaw::SettleInTwoSteps, |found| self.settle_on(found, attempt, &first)).await;
+            tokio::task::yield_now().await;
+            if settled == Settled::Applied {
+                return Ok(self
+                    .change(id, Flaw::SettleInTwoSteps, |found| self.amend(found, attempt, how))
+                    .await);
             }
         }
-        if self.has(Flaw::CompletionLost) && matches!(verdict, Verdict::Completed(_)) {
-            return Ok(Settled::Applied);
-        }
-        row.word = Some((verdict, now));
-        row.keep_until = how.retain + if self.has(Flaw::ExpiryFromBegin) { row.begun } else { now };
-        drop(tables);
-        self.tell_waiters();
-        Ok(Settled::Applied)
+        Ok(self.change(id, Flaw::SettleInTwoSteps, |found| self.settle_on(found, attempt, how)).await)
     }
 
     async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
@@ -101,44 +80,38 @@ impl Store for ModelStore {
     }
 
     async fn forget(&self, id: &RecordId, Fence(seen): Fence) -> Result<Settled, StoreError> {
-        let (id, now) = (self.place(id), self.now());
-        let mut tables = self.tables.lock();
-        let may = tables.rows.get(&id).is_some_and(|row| {
-            !self.is_gone(row, now)
-                && (row.fence == seen || self.has(Flaw::ForgetsAnyFence))
-                && (row.phase(now) != Phase::Running || self.has(Flaw::ForgetsRunning))
+        let now = self.now();
+        let forgotten = self.change(id, Flaw::ForgetInTwoSteps, |found| {
+            let may = found.is_some_and(|row| {
+                (row.fence == seen || self.has(Flaw::ForgetsAnyFence))
+                    && (row.phase(now) != Phase::Running || self.has(Flaw::ForgetsRunning))
+            });
+            if may { (Settled::Applied, Change::Delete) } else { (Settled::Lost, Change::Nothing) }
         });
-        if !may {
-            return Ok(Settled::Lost);
-        }
-        tables.rows.remove(&id);
-        if self.has(Flaw::FenceFallsAfterForget) {
-            tables.fences.remove(&id);
-        }
-        drop(tables);
-        self.tell_waiters();
-        Ok(Settled::Applied)
+        Ok(forgotten.await)
     }
 
     async fn sweep(&self, limit: u32) -> Result<u32, StoreError> {
-        let now = self.now();
-        let mut tables = self.tables.lock();
-        let old = |row: &Row| {
-            row.end(self.flaw) <= now
-                || (self.has(Flaw::SweepsLapsed) && row.phase(now) == Phase::Lapsed)
-                || (self.has(Flaw::SweepsUnderLease) && row.keep_until <= now)
-        };
         let most = match self.flaw {
             Some(Flaw::SweepIgnoresLimit) => usize::MAX,
             Some(Flaw::SweepStopsEarly) => limit.min(2) as usize,
             _ => limit as usize,
         };
-        let swept: Vec<RecordId> =
-            tables.rows.iter().filter(|(_, row)| old(row)).map(|(id, _)| *id).take(most).collect();
-        for id in &swept {
-            tables.rows.remove(id);
+        if self.has(Flaw::SweepInTwoSteps) {
+            let found = self.old(&self.tables.lock(), most);
+            tokio::task::yield_now().await;
+            return Ok(delete(&mut self.tables.lock(), &found));
         }
-        Ok(u32::try_from(swept.len()).unwrap_or(u32::MAX))
+        let mut tables = self.tables.lock();
+        let found = self.old(&tables, most);
+        Ok(delete(&mut tables, &found))
+    }
+
+    fn ready(&self) -> Result<(), StoreError> {
+        match self.has(Flaw::NeverReady) {
+            true => Err(StoreError::unavailable("model", "ready", "it takes no calls")),
+            false => Ok(()),
+        }
     }
 
     async fn changed(&self, id: &RecordId, seen: Revision, timeout: Duration) {
@@ -171,7 +144,101 @@ impl Store for ModelStore {
     }
 }
 
+/// What a step makes of a row.
+enum Change {
+    Nothing,
+    Write(Row),
+    Delete,
+}
+
+fn delete(tables: &mut Tables, rows: &[RecordId]) -> u32 {
+    rows.iter().map(|id| u32::from(tables.rows.remove(id).is_some())).sum()
+}
+
 impl ModelStore {
+    /// Changes a row in one step; with the flaw `torn` in two, between which others come and are overwritten.
+    async fn change(
+        &self,
+        id: &RecordId,
+        torn: Flaw,
+        decide: impl FnOnce(Option<Row>) -> (Settled, Change) + Send,
+    ) -> Settled {
+        let id = self.place(id);
+        if self.has(torn) {
+            let found = self.find(&self.tables.lock(), &id);
+            tokio::task::yield_now().await;
+            return self.write(&mut self.tables.lock(), id, decide(found));
+        }
+        let mut tables = self.tables.lock();
+        let found = self.find(&tables, &id);
+        self.write(&mut tables, id, decide(found))
+    }
+
+    fn write(&self, tables: &mut Tables, id: RecordId, (settled, change): (Settled, Change)) -> Settled {
+        match change {
+            Change::Nothing => return settled,
+            Change::Write(row) => _ = tables.rows.insert(id, row),
+            Change::Delete => {
+                tables.rows.remove(&id);
+                if self.has(Flaw::FenceFallsAfterForget) {
+                    tables.fences.remove(&id);
+                }
+            }
+        }
+        self.tell_waiters();
+        settled
+    }
+
+    fn settle_on(&self, found: Option<Row>, attempt: &AttemptId, how: &Settlement) -> (Settled, Change) {
+        let now = self.now();
+        let Some(row) = found else { return (self.on_absent(), Change::Nothing) };
+        if !row.is_spoken_for_by(attempt, self.flaw) {
+            return (Settled::Lost, Change::Nothing);
+        }
+        let verdict = self.as_stored(&how.verdict);
+        match row.word.as_ref().map(|(before, _)| *before == verdict) {
+            None if row.phase(now) == Phase::Lapsed && self.has(Flaw::LateSettlementRefused) => {
+                return (Settled::Lost, Change::Nothing);
+            }
+            None => {}
+            Some(_) if self.has(Flaw::AnotherSettlementAccepted) => {}
+            Some(same) if !same || self.has(Flaw::RepeatedSettleRefused) => {
+                return (Settled::Lost, Change::Nothing);
+            }
+            Some(_) if self.has(Flaw::RepeatedSettleExtends) => {
+                return (Settled::Applied, Change::Write(Row { keep_until: now + how.retain, ..row }));
+            }
+            Some(_) => return (Settled::Applied, Change::Nothing),
+        }
+        if self.has(Flaw::CompletionLost) && matches!(verdict, Verdict::Completed(_)) {
+            return (Settled::Applied, Change::Nothing);
+        }
+        let from = if self.has(Flaw::ExpiryFromBegin) { row.begun } else { now };
+        let settled = Row { word: Some((verdict, now)), keep_until: from + how.retain, ..row };
+        (Settled::Applied, Change::Write(settled))
+    }
+
+    /// The answer to a verdict that was written before.
+    fn amend(&self, found: Option<Row>, attempt: &AttemptId, how: &Settlement) -> (Settled, Change) {
+        let row = found.filter(|row| row.is_spoken_for_by(attempt, self.flaw));
+        let word = Some((how.verdict.clone(), self.now()));
+        match row {
+            Some(row) => (Settled::Applied, Change::Write(Row { word, ..row })),
+            None => (Settled::Lost, Change::Nothing),
+        }
+    }
+
+    /// What a sweep may delete.
+    fn old(&self, tables: &Tables, most: usize) -> Vec<RecordId> {
+        let now = self.now();
+        let old = |row: &Row| {
+            row.end(self.flaw) <= now
+                || (self.has(Flaw::SweepsLapsed) && row.phase(now) == Phase::Lapsed)
+                || (self.has(Flaw::SweepsUnderLease) && row.keep_until <= now)
+        };
+        tables.rows.iter().filter(|(_, row)| old(row)).map(|(id, _)| *id).take(most).collect()
+    }
+
     fn on_absent(&self) -> Settled {
         if self.has(Flaw::AbsentIsApplied) { Settled::Applied } else { Settled::Lost }
     }
