@@ -59,7 +59,7 @@ fn wrong(ledger: &Ledger, history: &History, share: f64) -> String {
 #[test]
 fn a_history_in_order_passes_with_its_figures() {
     let (ledger, history) = (Ledger::in_memory(), History::new());
-    ledger.record("a", "fence 1").unwrap();
+    ledger.record("a", "receipt").unwrap();
     history.answered("a", "receipt");
     history.answered("a", "receipt");
     history.refused("b", "unavailable");
@@ -77,7 +77,7 @@ fn a_second_effect_is_found_and_named() {
         ledger.record(&fence.to_string(), "fine").unwrap();
         history.answered(&fence.to_string(), "fine");
     }
-    history.answered("a", "receipt");
+    history.answered("a", "fence 2");
     let report = wrong(&ledger, &history, 0.0);
     assert!(report.contains("a: 2 effects; history: effect by fence 1, effect by fence 2"), "{report}");
     assert!(report.starts_with("1 violations"), "{report}");
@@ -86,10 +86,28 @@ fn a_second_effect_is_found_and_named() {
 #[test]
 fn two_answers_are_found() {
     let (ledger, history) = (Ledger::in_memory(), History::new());
-    ledger.record("a", "fence 1").unwrap();
+    ledger.record("a", "receipt").unwrap();
     history.answered("a", "receipt");
     history.answered("a", "receipt ");
-    assert!(wrong(&ledger, &history, 0.0).contains("a: 2 different answers"));
+    assert!(wrong(&ledger, &history, 0.0).contains("2 different answers"));
+}
+
+#[test]
+fn an_answer_of_another_effect_is_found() {
+    let (ledger, history) = (Ledger::in_memory(), History::new());
+    for (key, receipt) in [("a", "receipt 1"), ("b", "receipt 2")] {
+        ledger.record(key, receipt).unwrap();
+        history.answered("a", "receipt 1");
+    }
+    history.answered("b", "receipt 1");
+    let report = wrong(&ledger, &history, 0.0);
+    assert!(report.contains("b: an answer that is not that of its effect"), "{report}");
+    assert!(report.starts_with("1 violations"), "{report}");
+
+    let (ledger, history) = (Ledger::in_memory(), History::new());
+    ledger.record("a", "receipt 1").unwrap();
+    history.unstored("a", "receipt 1, cut o");
+    assert!(wrong(&ledger, &history, 0.0).contains("a: an answer that is not that of its effect"));
 }
 
 #[test]
@@ -102,7 +120,7 @@ fn an_answer_from_nowhere_is_found() {
 #[test]
 fn a_key_left_in_progress_is_found() {
     let (ledger, history) = (Ledger::in_memory(), History::new());
-    ledger.record("a", "fence 1").unwrap();
+    ledger.record("a", "receipt").unwrap();
     history.answered("a", "receipt");
     history.ended("a", Some(StateKind::Running));
     assert!(wrong(&ledger, &history, 0.0).contains("a: still in progress"));
@@ -112,7 +130,7 @@ fn a_key_left_in_progress_is_found() {
 fn a_stored_answer_whose_record_did_not_complete_is_found() {
     for state in [Some(StateKind::Lapsed), Some(StateKind::Released), None] {
         let (ledger, history) = (Ledger::in_memory(), History::new());
-        ledger.record("a", "fence 1").unwrap();
+        ledger.record("a", "receipt").unwrap();
         history.answered("a", "receipt");
         history.ended("a", state);
         assert!(wrong(&ledger, &history, 0.0).contains("a: a stored answer was lost"), "{state:?}");
@@ -122,7 +140,7 @@ fn a_stored_answer_whose_record_did_not_complete_is_found() {
 #[test]
 fn an_answer_that_was_not_stored_may_end_as_unknown_but_not_be_repeated() {
     let (ledger, history) = (Ledger::in_memory(), History::new());
-    ledger.record("a", "fence 1").unwrap();
+    ledger.record("a", "receipt").unwrap();
     history.unstored("a", "receipt");
     history.ended("a", Some(StateKind::Lapsed));
     assert!(history.check(&ledger, 0.0).unwrap().is_ok());
@@ -134,7 +152,7 @@ fn an_answer_that_was_not_stored_may_end_as_unknown_but_not_be_repeated() {
 fn a_key_whose_end_nobody_looked_at_is_found() {
     let (ledger, history) = (Ledger::in_memory(), History::new());
     for key in ["a", "b"] {
-        ledger.record(key, "fence 1").unwrap();
+        ledger.record(key, "receipt").unwrap();
         history.answered(key, "receipt");
     }
     history.ended("a", Some(StateKind::Completed));
@@ -145,7 +163,7 @@ fn a_key_whose_end_nobody_looked_at_is_found() {
 fn too_few_answers_show_nothing() {
     let (ledger, history) = (Ledger::in_memory(), History::new());
     assert!(wrong(&ledger, &history, 0.0).contains("0 of 0 calls"));
-    ledger.record("a", "fence 1").unwrap();
+    ledger.record("a", "receipt").unwrap();
     history.answered("a", "receipt");
     history.refused("b", "unavailable");
     assert!(history.check(&ledger, 0.5).unwrap().is_ok());

@@ -98,6 +98,10 @@ impl Story<'_> {
         self.events.iter().any(|event| matches!(event, Event::Answered(_)))
     }
 
+    fn is_of_an_effect(&self, answer: &Bytes) -> bool {
+        self.effects.iter().any(|effect| effect.by.as_bytes() == &answer[..])
+    }
+
     fn wrongs(&self) -> Vec<String> {
         let mut wrongs = Vec::new();
         let mut different: Vec<_> = self.answers().collect();
@@ -108,6 +112,9 @@ impl Story<'_> {
         }
         if self.effects.is_empty() && !different.is_empty() {
             wrongs.push("an answer without an effect".into());
+        }
+        if !self.effects.is_empty() && !different.iter().all(|answer| self.is_of_an_effect(answer)) {
+            wrongs.push("an answer that is not that of its effect".into());
         }
         if different.len() > 1 {
             wrongs.push(format!("{} different answers", different.len()));

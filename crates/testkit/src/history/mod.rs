@@ -31,13 +31,13 @@ pub enum Event {
 /// ```
 /// use onlyonce_testkit::{History, Ledger};
 /// let (ledger, history) = (Ledger::in_memory(), History::new());
-/// ledger.record("order-42", "the only attempt")?;
+/// ledger.record("order-42", "receipt 7")?;
 /// history.answered("order-42", "receipt 7");
 /// history.answered("order-42", "receipt 7");
 /// let summary = history.check(&ledger, 0.99)??;
 /// assert_eq!((summary.keys, summary.effects), (1, 1));
 ///
-/// ledger.record("order-42", "a second attempt")?;
+/// ledger.record("order-42", "receipt 8")?;
 /// let violations = history.check(&ledger, 0.99)?.unwrap_err();
 /// assert!(violations.to_string().contains("order-42: 2 effects"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -77,7 +77,8 @@ impl History {
     }
 
     /// Holds what callers heard against what happened: at most one effect a key, one answer a key, no answer without an
-    /// effect, and at least `share` (0 to 1) of the calls answered, else nothing was shown.
+    /// effect, none but that of the effect ([`Effect::by`](crate::Effect::by)), and at least `share` (0 to 1) of the calls answered,
+    /// else nothing was shown.
     ///
     /// Where the ends of records are known, they are known of every key, none is still in progress, a stored answer ended as
     /// completed, and no record that would let a retry run hides an effect.

@@ -15,7 +15,7 @@ use file::FileLedger;
 pub struct Effect {
     /// The key of the call whose effect it is.
     pub key: String,
-    /// Who did it: an attempt, a fence, a process.
+    /// Who did it: an attempt, a fence, a process. Under a [`History`](crate::History) the answer that it gave, unlike that of any other.
     pub by: String,
 }
 

@@ -105,8 +105,9 @@ impl World {
 
     /// Leaves a trace and gives a receipt that no other effect gives.
     pub(crate) async fn effect(&self, key: &str) -> Paid {
-        self.ledger.record(key, "a payment").unwrap();
-        Ok(format!("receipt {} of {key}", self.ledger.effects().unwrap().len()))
+        let receipt = format!("receipt {} of {key}", self.ledger.effects().unwrap().len() + 1);
+        self.ledger.record(key, &receipt).unwrap();
+        Ok(receipt)
     }
 
     pub(crate) async fn pay(&self, key: &str) -> Paid {
