@@ -29,20 +29,26 @@ pub(crate) async fn run(arguments: RecordsArguments) -> Result<(), Failure> {
         }
     };
     let place = Place::open(&arguments.place, purpose).await?;
-    match arguments.action {
-        Action::List { search, limit, json } => list(&place, &search, limit as usize, json).await,
-        Action::Show { id, json } => show(&place, &id, json).await,
+    let done = act(&place, arguments.action).await;
+    place.leave().await;
+    done
+}
+
+async fn act(place: &Place, action: Action) -> Result<(), Failure> {
+    match action {
+        Action::List { search, limit, json } => list(place, &search, limit as usize, json).await,
+        Action::Show { id, json } => show(place, &id, json).await,
         Action::Resolve { which, decision, answer } => {
             let wish = resolve::wish(&which, decision, &answer)?;
-            bulk::apply(&place, &which, Wish::Resolve(Box::new(wish))).await
+            bulk::apply(place, &which, Wish::Resolve(Box::new(wish))).await
         }
         Action::Release { which } => {
             let reason = which.reason.clone();
-            bulk::apply(&place, &which, Wish::Release { reason }).await
+            bulk::apply(place, &which, Wish::Release { reason }).await
         }
         Action::Forget { which } | Action::Purge { which } => {
             let reason = which.reason.clone();
-            bulk::apply(&place, &which, Wish::Forget { reason }).await
+            bulk::apply(place, &which, Wish::Forget { reason }).await
         }
     }
 }

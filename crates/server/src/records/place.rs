@@ -1,8 +1,9 @@
 //! Where the records are: behind the admin API, or in a store that is opened here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use onlyonce::{Idempotency, Inspect, Listed, Resolution, Settings};
+use onlyonce::{Drained, Idempotency, Inspect, Listed, Resolution, Settings};
 
 use super::actor;
 use super::cli::{PlaceArguments, Search};
@@ -13,7 +14,11 @@ use crate::admin::{
 };
 use crate::failure::Failure;
 use crate::gateway::scope;
+use crate::say::{aside, complain};
 use crate::stores::{self, Purpose};
+
+/// How long a command stays for a store that failed amid a change.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(super) enum Place {
@@ -91,6 +96,19 @@ impl Place {
         match self {
             Self::Remote(remote) => remote.show(id).await,
             Self::Local(local) => Ok(Detail::of(&local.find(id).await?)),
+        }
+    }
+
+    /// Lets a repair that failed half-way put back what was seen: with this process that would be lost.
+    pub(super) async fn leave(self) {
+        let Self::Local(local) = self else { return };
+        if local.once.in_flight() > 0 {
+            aside("the store failed amid a change; what was seen is being put back …\n");
+        }
+        if let Drained::Left(left) = local.once.drain(PATIENCE).await {
+            complain(&format!(
+                "onlyonce: the store does not answer; what was seen of {left} outcomes may be lost"
+            ));
         }
     }
 

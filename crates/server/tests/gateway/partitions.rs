@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::client::Request;
 use crate::faults::{Redis, insist};
-use crate::program::{Gateway, Setup, eventually, post};
+use crate::program::{Gateway, Setup, eventually, onlyonce, post};
 use crate::stores::{key, url_in};
 use crate::upstream::Upstream;
 
@@ -224,4 +224,35 @@ fn scenario_34_a_gateway_whose_connections_to_the_store_are_cut_again_and_again_
         answered += usize::from(answers[0].status == 201 && answers[0].body == answers[1].body);
     }
     assert!(answered > keys.len() / 2, "{answered} of {}", keys.len());
+}
+
+/// A repair that is broken off amid its two steps puts back what was seen, also where the process has nothing else to do.
+#[test]
+fn a_repair_from_the_terminal_that_lost_its_store_half_way_leaves_the_evidence() {
+    let (upstream, redis) = (Upstream::start(), Redis::start());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let network = runtime.block_on(FaultProxy::start(redis.address())).unwrap();
+    let gateway = Setup::new(&redis.url(), &upstream).start();
+    let key = key("repaired");
+    gateway.post("/status/500", &key, "x");
+    let id = gateway.post("/status/500", &key, "x").json()["record"].as_str().unwrap().to_owned();
+    let shown = || gateway.admin("GET", &format!("/api/records/{id}"), "").json();
+    let before = shown();
+    assert_eq!(before["state"], "unknown", "{before}");
+    assert_eq!(before["answer"]["status"], 500, "{before}");
+
+    // Replies take their time, so that the takeover is seen before its reply arrives.
+    network.always(NetFault::DelayReply(Duration::from_millis(300)));
+    let (home, store, id_of) = (gateway.home.clone(), format!("redis://{}", network.address()), id.clone());
+    let repair = thread::spawn(move || {
+        onlyonce(&home, &["records", "--store", &store, "resolve", &id_of, "--not-done", "--reason", "r"])
+    });
+    eventually(|| shown()["state"] == "in_progress");
+    runtime.block_on(network.refuse());
+    thread::sleep(Duration::from_secs(2));
+    runtime.block_on(network.heal());
+    let (code, said) = repair.join().unwrap();
+    assert!(code == 1 && said.contains("look again"), "{code}: {said}");
+    let after = shown();
+    assert_eq!((&after["state"], &after["answer"]), (&before["state"], &before["answer"]), "{after}");
 }
