@@ -16,7 +16,7 @@ use crate::record::{
 
 /// A place where records live. Stores do atomicity; judgement is left to [`policy`](crate::policy).
 ///
-/// The contract is stated by the laws of `onlyonce-testkit`, which every store passes against its real server.
+/// What a store answers is stated by the laws of `onlyonce-testkit`, which every store passes against its real server.
 /// Every method is one atomic step, judged by the backend's own clock, and safe to repeat. There are no capability
 /// flags, and a store does not retry underneath: it says with [`ErrorKind`](crate::ErrorKind) what a failure left behind.
 ///
@@ -81,7 +81,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Ends when the record is no longer at `seen`, or after `timeout`. It may end early; the caller looks again.
+    /// Ends when the record is no longer at `seen` by a begin, a settlement or a deletion on purpose, or after `timeout`: that it
+    /// expired wakes nobody. It may end early; the caller looks again.
     async fn changed(&self, id: &RecordId, seen: Revision, timeout: Duration);
 }
 

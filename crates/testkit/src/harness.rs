@@ -39,6 +39,13 @@ pub trait InspectHarness: Harness {
     fn inspect(&self) -> Arc<dyn Inspect>;
 }
 
+/// A harness of a store that can be full.
+#[async_trait]
+pub trait FullHarness: Harness {
+    /// Leaves no room for a new record, and keeps what is there: a memory that is used up, a limit that is reached.
+    async fn fill(&self);
+}
+
 /// Runs one law on a freshly opened store, on a runtime with two threads so that races are real. For the macros.
 #[doc(hidden)]
 pub fn run_law<H: Harness>(law: LawFn) {
@@ -48,6 +55,12 @@ pub fn run_law<H: Harness>(law: LawFn) {
 /// As [`run_law`], for a law about looking through a store.
 #[doc(hidden)]
 pub fn run_inspect_law<H: InspectHarness>(law: crate::laws::InspectLawFn) {
+    block_on(async { law(&H::open().await).await });
+}
+
+/// As [`run_law`], for a law about a store that is full.
+#[doc(hidden)]
+pub fn run_full_law<H: FullHarness>(law: crate::laws::FullLawFn) {
     block_on(async { law(&H::open().await).await });
 }
 

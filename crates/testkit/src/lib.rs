@@ -1,6 +1,6 @@
 //! For authors of [onlyonce](https://docs.rs/onlyonce) stores: the contract as tests, and the means to break things on purpose.
 //!
-//! - [`conformance!`] and [`conformance_inspect!`]: one named test for every [law](laws) of a store.
+//! - [`conformance!`], [`conformance_inspect!`] and [`conformance_full!`]: one named test for every [law](laws) of a store.
 //! - [`lock_conformance!`]: the same for a backend of locks and its [laws](lock_laws).
 //! - [`ModelStore`]: the contract a second time, as plain as can be. With a [`Flaw`] it is a mutant that the laws catch.
 //! - [`FaultyStore`]: loses requests and replies, delays and hangs, by a script or from a seed.
@@ -58,7 +58,7 @@ mod ports;
 mod proxy;
 
 pub use faulty::{Fault, FaultyStore, Op, Rates};
-pub use harness::{Harness, InspectHarness, run_inspect_law, run_law};
+pub use harness::{FullHarness, Harness, InspectHarness, run_full_law, run_inspect_law, run_law};
 pub use history::{Event, History, Summary, Violations};
 #[cfg(unix)]
 pub use kill::{CrowdTest, KillReport, KillTest};

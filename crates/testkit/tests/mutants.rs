@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onlyonce_testkit::laws::{inspect_laws, store_laws};
+use onlyonce_testkit::laws::{full_laws, inspect_laws, store_laws};
 use onlyonce_testkit::{Flaw, ModelHarness};
 use tokio::task::JoinSet;
 
@@ -16,6 +16,12 @@ async fn broken_by(flaw: Flaw) -> Vec<&'static str> {
         });
     }
     for law in inspect_laws() {
+        let harness = Arc::new(ModelHarness::flawed(flaw));
+        trials.spawn(async move {
+            (law.name, tokio::spawn(async move { (law.run)(&*harness).await }).await.is_err())
+        });
+    }
+    for law in full_laws() {
         let harness = Arc::new(ModelHarness::flawed(flaw));
         trials.spawn(async move {
             (law.name, tokio::spawn(async move { (law.run)(&*harness).await }).await.is_err())
@@ -47,6 +53,7 @@ macro_rules! mutants {
         fn every_law_is_broken_by_a_flaw() {
             let broken = [$($(stringify!($law)),+),+];
             let laws = store_laws().iter().map(|law| law.name).chain(inspect_laws().iter().map(|law| law.name));
+            let laws = laws.chain(full_laws().iter().map(|law| law.name));
             let unbroken: Vec<_> = laws.filter(|law| !broken.contains(law)).collect();
             assert_eq!(unbroken, [""; 0]);
         }
@@ -121,6 +128,9 @@ mutants! {
     waits_without_looking: WaitsWithoutLooking breaks changed_returns_at_once_if_already_changed,
     waits_forever: WaitsForever breaks changed_respects_its_timeout,
     never_ready: NeverReady breaks a_store_that_takes_calls_is_ready,
+    full_takes_new: FullTakesNew breaks a_full_store_refuses_a_new_record,
+    full_refuses_settlements: FullRefusesSettlements breaks
+        a_full_store_still_takes_the_settlement_of_a_record_that_it_has,
     attempts_not_counted: AttemptsNotCounted breaks attempts_are_counted,
     age_reset_by_takeover: AgeResetByTakeover breaks age_counts_from_the_first_attempt,
     lapse_from_begin: LapseFromBegin breaks a_lapse_counts_from_the_end_of_the_attempt,
@@ -144,6 +154,9 @@ async fn a_model_without_a_flaw_breaks_no_law() {
         (law.run)(&ModelHarness::open().await).await;
     }
     for law in inspect_laws() {
+        (law.run)(&ModelHarness::open().await).await;
+    }
+    for law in full_laws() {
         (law.run)(&ModelHarness::open().await).await;
     }
 }

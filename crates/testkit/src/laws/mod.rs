@@ -1,5 +1,10 @@
-//! The contract of a store, one function a law. Every sentence of the docs of [`Store`](onlyonce_core::Store) and
-//! [`Inspect`](onlyonce_core::Inspect) is here.
+//! The contract of a store, one function a law: what the docs of [`Store`](onlyonce_core::Store) and
+//! [`Inspect`](onlyonce_core::Inspect) say of its answers.
+//!
+//! What they say of its failures is not here, because a law has no means to make every backend fail: that the
+//! [`ErrorKind`](onlyonce_core::ErrorKind) is true, and that nothing is retried underneath. Show that with a
+//! [`FaultProxy`](crate::FaultProxy) and the kill tests. That the backend's own clock judges is shown only where the harness's
+//! [`pass`](Harness::pass) moves that one. And only a store that can be [full](FullHarness) has laws about that.
 //!
 //! A law takes an open harness and panics if the store breaks it. Most records of a law have a lease and a retention that do
 //! not end while it runs; only where time is the point do they last a few [`Harness::lease`]s.
@@ -12,6 +17,7 @@ pub mod expiry;
 pub mod facts;
 pub mod fences;
 pub mod forget;
+pub mod full;
 pub mod inspect;
 pub mod races;
 pub mod ready;
@@ -25,7 +31,7 @@ pub mod waiting;
 
 use std::pin::Pin;
 
-use crate::harness::{Harness, InspectHarness};
+use crate::harness::{FullHarness, Harness, InspectHarness};
 
 /// A law under way.
 pub type Trial<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -35,6 +41,9 @@ pub type LawFn = for<'a> fn(&'a dyn Harness) -> Trial<'a>;
 
 /// A law about looking through a store, as a function.
 pub type InspectLawFn = for<'a> fn(&'a dyn InspectHarness) -> Trial<'a>;
+
+/// A law about a store that is full, as a function.
+pub type FullLawFn = for<'a> fn(&'a dyn FullHarness) -> Trial<'a>;
 
 /// A law and its name.
 #[derive(Debug, Clone, Copy)]
@@ -61,4 +70,10 @@ pub fn store_laws() -> &'static [Law<LawFn>] {
 #[must_use]
 pub fn inspect_laws() -> &'static [Law<InspectLawFn>] {
     crate::__inspect_laws!([list])
+}
+
+/// All laws of a store that is full.
+#[must_use]
+pub fn full_laws() -> &'static [Law<FullLawFn>] {
+    crate::__full_laws!([list])
 }

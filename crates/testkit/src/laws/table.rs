@@ -96,6 +96,18 @@ macro_rules! __inspect_laws {
     };
 }
 
+/// Hands all laws of a store that is full to another macro.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __full_laws {
+    ([$($each:tt)+] $($context:tt)*) => {
+        $($each)+! { ($($context)*)
+            full::a_full_store_refuses_a_new_record,
+            full::a_full_store_still_takes_the_settlement_of_a_record_that_it_has,
+        }
+    };
+}
+
 /// Makes one test of every law of [`Store`](onlyonce_core::Store), named as the law, for this [`Harness`](crate::Harness).
 ///
 /// Put two harnesses of one file into two modules.
@@ -122,6 +134,25 @@ macro_rules! conformance_contended_fences {
 macro_rules! conformance_inspect {
     ($harness:ty) => {
         $crate::__inspect_laws! { [$crate::__inspect_tests] $harness }
+    };
+}
+
+/// Makes one test of every law of a store that is full, for this [`FullHarness`](crate::FullHarness).
+#[macro_export]
+macro_rules! conformance_full {
+    ($harness:ty) => {
+        $crate::__full_laws! { [$crate::__full_tests] $harness }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __full_tests {
+    (($harness:ty) $($module:ident::$law:ident,)+) => {
+        $(#[test]
+        fn $law() {
+            $crate::run_full_law::<$harness>(|harness| Box::pin($crate::laws::$module::$law(harness)));
+        })+
     };
 }
 

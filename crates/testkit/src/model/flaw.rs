@@ -119,6 +119,10 @@ flaws! {
     WaitsForever,
     /// It says that it takes no calls, and takes them.
     NeverReady,
+    /// It begins new records without room for them.
+    FullTakesNew,
+    /// Without room it takes no settlement either.
+    FullRefusesSettlements,
     /// Every attempt is the first.
     AttemptsNotCounted,
     /// A takeover makes the record young again.

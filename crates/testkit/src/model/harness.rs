@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use onlyonce_core::{Inspect, ManualClock, Store};
 
 use super::{Flaw, ModelStore};
-use crate::harness::{Harness, InspectHarness};
+use crate::harness::{FullHarness, Harness, InspectHarness};
 
 /// A [`ModelStore`] whose time is moved by hand, with or without a [`Flaw`].
 #[derive(Debug)]
@@ -50,5 +50,12 @@ impl Harness for ModelHarness {
 impl InspectHarness for ModelHarness {
     fn inspect(&self) -> Arc<dyn Inspect> {
         Arc::clone(&self.store) as _
+    }
+}
+
+#[async_trait]
+impl FullHarness for ModelHarness {
+    async fn fill(&self) {
+        self.store.fill();
     }
 }

@@ -10,6 +10,7 @@ mod store;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onlyonce_core::{Clock, ManualClock, RecordId};
@@ -34,6 +35,7 @@ pub struct ModelStore {
     clock: ManualClock,
     flaw: Option<Flaw>,
     tables: Mutex<Tables>,
+    is_full: AtomicBool,
     /// How often something has changed; who waits looks whenever it does.
     changes: Arc<watch::Sender<u64>>,
 }
@@ -49,7 +51,8 @@ impl ModelStore {
     /// An empty store on this clock.
     #[must_use]
     pub fn new(clock: ManualClock) -> Self {
-        Self { clock, flaw: None, tables: Mutex::default(), changes: Arc::new(watch::Sender::new(0)) }
+        let changes = Arc::new(watch::Sender::new(0));
+        Self { clock, flaw: None, tables: Mutex::default(), is_full: AtomicBool::new(false), changes }
     }
 
     /// The same store, with a mistake.
@@ -57,6 +60,15 @@ impl ModelStore {
     pub fn with_flaw(mut self, flaw: Flaw) -> Self {
         self.flaw = Some(flaw);
         self
+    }
+
+    /// From now on there is no room for new records.
+    pub fn fill(&self) {
+        self.is_full.store(true, Ordering::SeqCst);
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::SeqCst)
     }
 
     fn has(&self, flaw: Flaw) -> bool {

@@ -18,6 +18,9 @@ impl Store for ModelStore {
         if !self.has(Flaw::TwoAcquirers) {
             let mut tables = self.tables.lock();
             let found = self.find(&tables, &id);
+            if found.is_none() && self.is_full() && !self.has(Flaw::FullTakesNew) {
+                return Err(full("begin"));
+            }
             return Ok(self.begin_on(&mut tables, id, found, claim));
         }
         let found = self.find(&self.tables.lock(), &id);
@@ -52,6 +55,9 @@ impl Store for ModelStore {
         attempt: &AttemptId,
         how: &Settlement,
     ) -> Result<Settled, StoreError> {
+        if self.has(Flaw::FullRefusesSettlements) && self.is_full() {
+            return Err(full("settle"));
+        }
         if self.has(Flaw::AnswerWrittenLater)
             && let Some(first) = how.without_answer()
         {
@@ -145,10 +151,15 @@ impl Store for ModelStore {
 }
 
 /// What a step makes of a row.
+#[allow(clippy::large_enum_variant, reason = "a model is plain, not fast")]
 enum Change {
     Nothing,
     Write(Row),
     Delete,
+}
+
+fn full(call: &'static str) -> StoreError {
+    StoreError::unavailable("model", call, "the store is full")
 }
 
 fn delete(tables: &mut Tables, rows: &[RecordId]) -> u32 {
