@@ -37,6 +37,7 @@ on_each! {
     a_savepoint_that_is_stopped_half_way_leaves_no_transaction_behind,
     duplicates_of_a_call_that_can_not_claim_fail_with_it_and_not_one_after_the_other,
     duplicates_of_a_key_that_is_held_elsewhere_wait_together,
+    a_retry_is_not_judged_by_another_payload_that_never_ran,
     a_caller_who_goes_away_stops_nothing_and_leaves_no_transaction,
     a_large_answer_is_kept_byte_for_byte,
     a_record_that_was_released_under_a_lease_is_taken_in_the_transaction,
@@ -534,6 +535,27 @@ async fn duplicates_of_a_key_that_is_held_elsewhere_wait_together<DB: Effects>()
     first.await.unwrap().unwrap();
     assert_eq!(world.pay(&world.once, "k").await.unwrap(), "paid");
     assert_eq!(world.effects("k").await, 1);
+}
+
+/// The first call runs elsewhere. Its retry meets a call of another payload here, which waits for the same record in vain.
+async fn a_retry_is_not_judged_by_another_payload_that_never_ran<DB: Effects>() {
+    let world = World::<DB>::new(waiting(LONG)).await;
+    let (first, begun, end) = hold(&world, "k", 1);
+    begun.notified().await;
+    let here = world.elsewhere(waiting(Duration::ZERO)).await;
+    let call = |payload: u32| {
+        let call = here.call("pay", "k").input(&payload);
+        call.in_transaction(|_: Tx<DB>| async { Ok::<_, No>("ran".to_owned()) })
+    };
+    // In this order: the other payload goes first, and the retry is behind it.
+    let (_, retry) = tokio::join!(call(2), call(1));
+    // SQLite has one writer at a time: there the whole file is locked.
+    let is_told = matches!(retry, Err(No::Refused(Refusal::InProgress { .. } | Refusal::Store(_))));
+    assert!(is_told, "{retry:?}");
+    end.notify_one();
+    assert_eq!(first.await.unwrap().unwrap(), "paid");
+    assert_eq!(call(1).await.unwrap(), "paid");
+    assert!(matches!(call(2).await, Err(No::Refused(Refusal::Mismatch))));
 }
 
 async fn a_savepoint_of_the_handler_is_its_own<DB: Effects>() {

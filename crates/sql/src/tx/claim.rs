@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onlyonce_core::machine::{self, Step};
-use onlyonce_core::{Begin, Claim, ErrorKind, Fence, Over, RecordId, Snapshot, State, StoreError};
+use onlyonce_core::{Begin, Claim, ErrorKind, Fence, Intent, Over, RecordId, Snapshot, State, StoreError};
 use sqlx::SqlSafeStr as _;
 
 use super::transaction::Transaction;
@@ -152,15 +152,17 @@ async fn failed<DB: Database>(
     }
 }
 
-/// What may be said of a record that somebody holds who has not committed: that it runs, and nothing else.
-pub(super) fn held(claim: &Claim) -> Snapshot {
+/// What may be said to a call whose record somebody holds who has not committed: that it runs, and nothing else. Of which payload that
+/// one is, nobody can know, so that it is none to be judged by.
+pub(super) fn held(intent: &Intent) -> Snapshot {
+    let settings = &intent.settings;
     Snapshot {
-        state: State::Running { lease_left: claim.lease },
+        state: State::Running { lease_left: settings.max_run },
         fence: Fence(0),
-        fingerprint: claim.fingerprint,
+        fingerprint: intent.fingerprint,
         attempts: 1,
         age: Duration::ZERO,
-        expires_in: claim.retain_unsettled,
-        label: claim.label.clone(),
+        expires_in: settings.retain_unsettled,
+        label: intent.label.clone(),
     }
 }

@@ -18,7 +18,7 @@ pub(super) enum Stage {
     /// It has ended: with what is stored, or without a trace.
     Ended(Option<Box<Snapshot>>),
     /// Somebody in another process holds the record, and it waited for that one in vain.
-    Held(Box<Snapshot>),
+    Held,
     /// It could not claim: why, and what is left of it. Who came meanwhile would only fail in the same way, one after the other.
     Failed(ErrorKind, Arc<str>),
 }
@@ -65,8 +65,8 @@ impl Leader {
         self.stage.send_replace(Stage::Ended(snapshot.map(Box::new)));
     }
 
-    pub(super) fn held(&self, snapshot: Snapshot) {
-        self.stage.send_replace(Stage::Held(Box::new(snapshot)));
+    pub(super) fn held(&self) {
+        self.stage.send_replace(Stage::Held);
     }
 
     pub(super) fn failed(&self, error: &StoreError) {
@@ -80,7 +80,7 @@ impl Drop for Leader {
         // First the lane is free, then those behind hear of it.
         self.lanes.0.lock().remove(&self.id);
         self.stage.send_if_modified(|stage| match stage {
-            Stage::Ended(_) | Stage::Held(_) | Stage::Failed(..) => false,
+            Stage::Ended(_) | Stage::Held | Stage::Failed(..) => false,
             Stage::Claiming | Stage::Running(_) => {
                 *stage = Stage::Ended(None);
                 true

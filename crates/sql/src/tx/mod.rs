@@ -196,9 +196,9 @@ impl<DB: Database> Inner<DB> {
             match now {
                 Stage::Ended(snapshot) => return Ok(snapshot.map(|snapshot| *snapshot)),
                 // It waited for longer than this call may, or this one tries by itself.
-                Stage::Held(snapshot) => {
+                Stage::Held => {
                     let over = until.since(SystemClock.now()).is_zero();
-                    return Ok(over.then_some(*snapshot));
+                    return Ok(over.then(|| held(intent)));
                 }
                 Stage::Failed(kind, why) => return Err(StoreError::new(kind, DB::WORD, "claim", &*why)),
                 Stage::Claiming => {
@@ -252,9 +252,9 @@ async fn lead<DB: Database>(
             leader.ended(Some(snapshot.clone()));
             Ok(Start::Taken(snapshot))
         }
-        Ok(Led::Held(snapshot)) => {
-            leader.held(snapshot.clone());
-            Ok(Start::Taken(snapshot))
+        Ok(Led::Held) => {
+            leader.held();
+            Ok(Start::Taken(held(&intent)))
         }
         Err(error) => {
             leader.failed(&error);
@@ -270,7 +270,7 @@ enum Led<DB: Database> {
     /// Somebody was there before.
     Taken(Snapshot),
     /// Somebody in another process holds the record, and was waited for in vain.
-    Held(Snapshot),
+    Held,
 }
 
 async fn claim_first<DB: Database>(
@@ -307,7 +307,7 @@ async fn claim_first<DB: Database>(
             }
             Claimed::Taken(snapshot) => snapshot,
             // They waited as long as they may: it counts as running.
-            Claimed::Held => return Ok(Led::Held(held(&claim_for))),
+            Claimed::Held => return Ok(Led::Held),
         };
         drop(place);
         match decide(&snapshot, &intent.fingerprint, rules(settings)) {
