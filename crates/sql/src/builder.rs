@@ -95,8 +95,9 @@ impl<DB: Database> Builder<DB> {
         self
     }
 
-    /// How long to wait for the answer to a statement of lease mode; 10 s by default. After it a call may or may not have
-    /// happened, and the engine repeats it.
+    /// How long to wait for the answer to a statement; 10 s by default. In lease mode a call may or may not have happened after it,
+    /// and the engine repeats it. In a transaction a claim that is not answered has not happened; what others make it wait is not
+    /// counted, and neither are the handler's own statements. SQLite, which is not asked over a network, has its `busy_timeout` there.
     pub fn response_timeout(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self

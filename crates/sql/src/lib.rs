@@ -33,6 +33,7 @@ mod fault;
 mod grants;
 pub mod guard;
 mod inspect;
+mod late;
 mod link;
 mod migrate;
 mod open_error;

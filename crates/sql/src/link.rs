@@ -8,6 +8,7 @@ use sqlx::{Connection as _, Pool};
 
 use crate::dialect::{Dialect, Done, Flavour};
 use crate::fault::{self, Fault, When};
+use crate::late;
 use crate::pooled::Pooled;
 use crate::row::{self, Found, Unread};
 use crate::statements::{Statement, Statements};
@@ -55,10 +56,7 @@ impl<DB: Dialect> Link<DB> {
         let failed = match tokio::time::timeout(self.patience, answer(connection)).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => error,
-            Err(_) => {
-                let late = format!("the database did not answer within {:?}", self.patience);
-                sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, late))
-            }
+            Err(_) => late::error(self.patience),
         };
         if !matches!(failed, sqlx::Error::Database(_)) {
             connection.close_on_drop();

@@ -92,6 +92,8 @@ pub trait Dialect: sqlx::Database + Sized {
     /// What opens a transaction where a handler ended its own by SQL, and else fails without harm: for a driver that could not end
     /// its transaction any more, and would count it for ever.
     const REOPEN: Option<&'static str> = None;
+    /// Whether it runs in this process: nothing is between us and it that could lose a question or an answer.
+    const IS_LOCAL: bool = false;
     /// How many transactions may be open at a time, if that does not depend on the pool.
     const WRITERS: Option<usize> = None;
 

@@ -43,6 +43,7 @@ impl Dialect for Sqlite {
 
     // Without a transaction COMMIT and ROLLBACK fail here.
     const REOPEN: Option<&'static str> = Some("BEGIN");
+    const IS_LOCAL: bool = true;
     // There is one writer at a time; a queue of ours is fairer than its busy handler.
     const WRITERS: Option<usize> = Some(1);
 

@@ -46,6 +46,7 @@ pub struct Relay<DB: Database> {
     batch: u32,
     every: Duration,
     hold: Duration,
+    patience: Duration,
 }
 
 /// The pauses after an event that was not published.
@@ -66,6 +67,7 @@ impl<DB: Database> Relay<DB> {
             batch: 100,
             every: Duration::from_millis(200),
             hold: Duration::from_secs(30),
+            patience: Duration::from_secs(10),
         }
     }
 
@@ -88,14 +90,25 @@ impl<DB: Database> Relay<DB> {
         self
     }
 
+    /// How long the database may take to hand events over, and to forget them (10 s; 100 ms to an hour). What it says nothing about in
+    /// that time is tried again, on another connection. SQLite has its own time (`busy_timeout`).
+    pub fn response_timeout(mut self, patience: Duration) -> Self {
+        self.patience = patience.clamp(Duration::from_millis(100), LONGEST_HOLD);
+        self
+    }
+
     /// Publishes what is there now, at most one batch, and says how many events it was.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn once(&self) -> Result<usize, OutboxError> {
-        let lines = self.outbox.take(self.batch, self.hold).await?;
+        let lines = self.take(self.batch).await?;
         let lines: FuturesUnordered<_> = lines.into_iter().map(|line| self.publish_line(line)).collect();
         self.settle(lines.collect().await).await
+    }
+
+    async fn take(&self, limit: u32) -> Result<Vec<Line>, OutboxError> {
+        self.outbox.take(limit, self.hold, self.patience).await
     }
 
     /// Publishes from now on, in the background.
@@ -132,7 +145,7 @@ impl<DB: Database> Relay<DB> {
                     self.settle_or_say(ended).await;
                 }
                 () = &mut look, if in_hand < self.batch => {
-                    let rest = match self.outbox.take(self.batch - in_hand, self.hold).await {
+                    let rest = match self.take(self.batch - in_hand).await {
                         Ok(taken) if taken.is_empty() => self.every,
                         Ok(taken) => {
                             in_hand += taken.iter().map(size).sum::<u32>();
@@ -189,10 +202,10 @@ impl<DB: Database> Relay<DB> {
         for taken in lines.iter().filter_map(|line| line.failed.as_ref()) {
             let doubled = 1_u32.checked_shl(u32::try_from(taken.attempts).unwrap_or(31)).unwrap_or(u32::MAX);
             let pause = FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE);
-            self.outbox.later(taken.seq, pause).await?;
+            self.outbox.later(taken.seq, pause, self.patience).await?;
         }
         let published: Vec<i64> = lines.into_iter().flat_map(|line| line.published).collect();
-        self.outbox.published(&published).await?;
+        self.outbox.published(&published, self.patience).await?;
         Ok(published.len())
     }
 

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sqlx::Connection as _;
+use sqlx::{Connection as _, SqlStr};
 
 use super::event::{Event, OutboxError};
 use super::table::{Outbox, timed};
 use crate::dialect::Database;
+use crate::late::in_time;
 use crate::pooled::Pooled;
 use crate::statements::safe;
+use crate::value::Value;
 
 /// An event that a relay has in hand.
 #[derive(Debug)]
@@ -38,16 +40,43 @@ impl<DB: Database> Outbox<DB> {
     ///
     /// The first event of a key stands for all of its key: who has it in hand, has those behind it too, and they stay untouched
     /// until it is deleted.
-    pub(super) async fn take(&self, limit: u32, hold: Duration) -> Result<Vec<Line>, OutboxError> {
-        let failed = OutboxError::failed::<DB>("take events");
-        // Whoever drops this half-way leaves no open transaction in the pool.
+    pub(super) async fn take(
+        &self,
+        limit: u32,
+        hold: Duration,
+        patience: Duration,
+    ) -> Result<Vec<Line>, OutboxError> {
+        let take = async |connection: &mut DB::Connection| self.take_on(connection, limit, hold).await;
+        self.answered("take events", patience, take).await
+    }
+
+    /// Whoever drops this half-way, or is not answered in time, leaves nothing in the pool: no open transaction, and no connection that
+    /// owes an answer.
+    async fn answered<T>(
+        &self,
+        what: &'static str,
+        patience: Duration,
+        ask: impl AsyncFnOnce(&mut DB::Connection) -> Result<T, OutboxError>,
+    ) -> Result<T, OutboxError> {
+        let failed = OutboxError::failed::<DB>(what);
         let mut connection = Pooled::<DB>::new(self.pool.acquire().await.map_err(&failed)?);
         connection.begin_change();
+        let answer = in_time::<DB, _, _>(patience, failed, ask(&mut connection)).await?;
+        connection.end_change();
+        Ok(answer)
+    }
+
+    async fn take_on(
+        &self,
+        connection: &mut DB::Connection,
+        limit: u32,
+        hold: Duration,
+    ) -> Result<Vec<Line>, OutboxError> {
+        let failed = OutboxError::failed::<DB>("take events");
         let mut transaction = connection.begin_with(DB::BEGIN).await.map_err(&failed)?;
         let due = self.due(&mut transaction, limit.saturating_mul(CHOICE)).await?;
         if due.is_empty() {
             transaction.rollback().await.map_err(&failed)?;
-            connection.end_change();
             return Ok(Vec::new());
         }
         // SQLite has one writer at a time: there is nobody to skip.
@@ -72,7 +101,6 @@ impl<DB: Database> Outbox<DB> {
         let room = limit.saturating_sub(u32::try_from(heads.len()).unwrap_or(limit));
         let behind = self.behind(&mut transaction, &firsts, room).await?;
         transaction.commit().await.map_err(&failed)?;
-        connection.end_change();
         Ok(lines(heads, behind))
     }
 
@@ -134,24 +162,39 @@ impl<DB: Database> Outbox<DB> {
     }
 
     /// They are published: they may go.
-    pub(super) async fn published(&self, seqs: &[i64]) -> Result<(), OutboxError> {
+    pub(super) async fn published(&self, seqs: &[i64], patience: Duration) -> Result<(), OutboxError> {
         if seqs.is_empty() {
             return Ok(());
         }
-        let failed = OutboxError::failed::<DB>("delete published events");
-        let mut connection = self.pool.acquire().await.map_err(&failed)?;
         let sql = safe(format!("DELETE FROM {} WHERE seq IN ({})", self.table, numbers(seqs)));
-        DB::run(&mut connection, sql, Vec::new()).await.map(drop).map_err(failed)
+        self.run("delete published events", sql, Vec::new(), patience).await
     }
 
     /// It was not published: it may be tried again after a pause.
-    pub(super) async fn later(&self, seq: i64, pause: Duration) -> Result<(), OutboxError> {
-        let failed = OutboxError::failed::<DB>("put an event off");
-        let mut connection = self.pool.acquire().await.map_err(&failed)?;
+    pub(super) async fn later(
+        &self,
+        seq: i64,
+        pause: Duration,
+        patience: Duration,
+    ) -> Result<(), OutboxError> {
         let update =
             format!("UPDATE {} SET not_before = {} + {{now}} WHERE seq = {seq}", self.table, micros(pause));
         let (sql, arguments) = timed::<DB>(&update, Vec::new());
-        DB::run(&mut connection, sql, arguments).await.map(drop).map_err(failed)
+        self.run("put an event off", sql, arguments, patience).await
+    }
+
+    async fn run(
+        &self,
+        what: &'static str,
+        sql: SqlStr,
+        arguments: Vec<Value>,
+        patience: Duration,
+    ) -> Result<(), OutboxError> {
+        let run = async |connection: &mut DB::Connection| {
+            let done = DB::run(connection, sql, arguments).await;
+            done.map(drop).map_err(OutboxError::failed::<DB>(what))
+        };
+        self.answered(what, patience, run).await
     }
 }
 

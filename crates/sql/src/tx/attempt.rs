@@ -20,6 +20,7 @@ use super::transaction::Transaction;
 use crate::crash::CrashPoint;
 use crate::dialect::Database;
 use crate::fault::{self, When};
+use crate::late;
 use crate::row;
 use crate::waiting::jittered;
 
@@ -200,14 +201,15 @@ impl<DB: Database> Holding<DB> {
             async move {
                 let link = inner.store.link();
                 let arguments = link.timed(&link.statements.settle, row::settle(&id, &attempt, &asked));
-                settle_and_commit(transaction, &link.statements, arguments).await
+                // One that nobody answers gives its connection back, so that there is one to look for it with.
+                let commit = settle_and_commit(transaction, &link.statements, arguments);
+                tokio::time::timeout(COMMIT_PATIENCE, commit)
+                    .await
+                    .unwrap_or_else(|_| Err(Commit::Unheard(late::error(COMMIT_PATIENCE))))
             },
             tracing::Span::current(),
         );
-        let committed = tokio::time::timeout(COMMIT_PATIENCE, sent)
-            .await
-            .unwrap_or_else(|_| Err(Commit::Unheard(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))));
-        match committed {
+        match sent.await {
             Ok(()) => {}
             Err(Commit::NoClaim) => return Err(no_claim::<DB>()),
             Err(Commit::Refused(error)) => return Err(fault::during::<DB>("commit", When::Before, error)),

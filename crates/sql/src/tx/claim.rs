@@ -1,5 +1,6 @@
 //! The claim: the first statement of the transaction, which every other call of the same key meets.
 
+use std::convert::identity;
 use std::time::Duration;
 
 use onlyonce_core::machine::{self, Step};
@@ -10,6 +11,7 @@ use super::transaction::Transaction;
 use crate::crash::CrashPoint;
 use crate::dialect::{Database, Inside, Meaning, Opening, Times};
 use crate::fault::{self, When};
+use crate::late::{in_time, is_late};
 use crate::link::Link;
 use crate::row;
 use crate::statements::safe;
@@ -21,6 +23,8 @@ const REPEATS: u32 = 5;
 const ROUNDS: u32 = 8;
 /// The shortest wait for a row that others hold: they may be about to commit.
 const SHORTEST_LOCK: Duration = Duration::from_millis(50);
+/// By how much more a server may wait that counts in whole seconds, upwards.
+const ROUNDED: Duration = Duration::from_secs(1);
 
 /// How a claim ended.
 pub(super) enum Claimed<DB: Database> {
@@ -46,6 +50,11 @@ impl Ask<'_> {
     fn opening<DB: Database>(&self, link: &Link<DB>) -> Opening {
         let times = Times { lock: self.wait.max(SHORTEST_LOCK), idle: self.idle };
         Opening { flavour: link.flavour, times }
+    }
+
+    /// How long a statement may take that waits for others.
+    fn patience<DB: Database>(&self, link: &Link<DB>) -> Duration {
+        self.wait.saturating_add(ROUNDED).saturating_add(link.patience)
     }
 }
 
@@ -80,9 +89,9 @@ async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>
     let mut transaction = begin(link, DB::begin_to_insert(ask.opening(link))).await?;
     CrashPoint::Begun.pass();
     let arguments = link.timed(&link.statements.insert, row::insert(ask.id, ask.claim));
-    match DB::insert(&mut transaction, &link.statements, arguments, Inside::Transaction(ask.opening(link)))
-        .await
-    {
+    let inside = Inside::Transaction(ask.opening(link));
+    let insert = DB::insert(&mut transaction, &link.statements, arguments, inside);
+    match in_time::<DB, _, _>(ask.patience(link), identity, insert).await {
         Ok(Some(fence)) => {
             CrashPoint::Claimed.pass();
             let fence = Fence(fence.unsigned_abs());
@@ -106,13 +115,15 @@ async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>
     let Begin::Acquired { fence, attempt, over } = begun else { return Ok(Tried::Again) };
     let mut transaction = begin(link, DB::begin(ask.opening(link))).await?;
     let arguments = row::take(&found, &next);
-    match DB::run(&mut transaction, link.statements.take.sql.clone(), arguments).await {
+    let take = async {
+        let done = DB::run(&mut transaction, link.statements.take.sql.clone(), arguments).await?;
+        if let (1, Some(unhurried)) = (done.rows, DB::UNHURRIED) {
+            DB::raw(&mut transaction, unhurried.into_sql_str()).await?;
+        }
+        Ok(done)
+    };
+    match in_time::<DB, _, _>(ask.patience(link), identity, take).await {
         Ok(done) if done.rows == 1 => {
-            if let Some(unhurried) = DB::UNHURRIED
-                && let Err(error) = DB::raw(&mut transaction, unhurried.into_sql_str()).await
-            {
-                return failed(transaction, error).await;
-            }
             CrashPoint::Claimed.pass();
             Ok(Tried::Done(Claimed::Acquired { transaction, fence, attempt, over }))
         }
@@ -129,19 +140,24 @@ async fn begin<DB: Database>(link: &Link<DB>, sql: String) -> Result<Transaction
     let (sql, failed) = (safe(sql), |error| fault::during::<DB>("claim", When::Before, error));
     // Without the pool's own look at the connection: what follows is a better one.
     if let Some(idle) = link.pool.try_acquire() {
-        match Transaction::begin(idle, sql.clone()).await {
+        match Transaction::begin(idle, sql.clone(), link.patience).await {
+            Err(error) if is_late(&error) => return Err(failed(error)),
             Err(error) if matches!(DB::meaning(&error), Meaning::Gone | Meaning::Stopped) => {}
             begun => return begun.map_err(failed),
         }
     }
     let connection = link.pool.acquire().await.map_err(failed)?;
-    Transaction::begin(connection, sql).await.map_err(failed)
+    Transaction::begin(connection, sql, link.patience).await.map_err(failed)
 }
 
 async fn failed<DB: Database>(
     transaction: Transaction<DB>,
     error: sqlx::Error,
 ) -> Result<Tried<DB>, StoreError> {
+    if is_late(&error) {
+        // Nobody would answer a ROLLBACK either: it ends with its connection.
+        return Err(fault::during::<DB>("claim", When::Before, error));
+    }
     // Whatever the error says of the connection.
     transaction.leave().await;
     match DB::meaning(&error) {

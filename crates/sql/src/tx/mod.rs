@@ -202,8 +202,12 @@ impl<DB: Database> Inner<DB> {
                 }
                 Stage::Failed(kind, why) => return Err(StoreError::new(kind, DB::WORD, "claim", &*why)),
                 Stage::Claiming => {
-                    // Only the database knows, and will have said it soon.
-                    let _ = stage.changed().await;
+                    // Only the database knows, and will have said it soon; unless that one may wait for longer than this.
+                    let left = until.since(SystemClock.now());
+                    let left = left.saturating_add(self.patience).saturating_add(self.store.link().patience);
+                    if tokio::time::timeout(left, stage.changed()).await.is_err() {
+                        return Ok(Some(held(intent)));
+                    }
                 }
                 Stage::Running(snapshot) => {
                     let left = until.since(SystemClock.now());
