@@ -54,8 +54,8 @@ pub(crate) fn during<DB: Dialect>(call: &'static str, when: When, cause: sqlx::E
         }
         (_, Meaning::Locked | Meaning::GaveWay | Meaning::Duplicate) => ErrorKind::Unavailable,
         (sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_), _) => ErrorKind::Corrupt,
-        // What the server says no to, it has not done.
-        (sqlx::Error::Database(_), Meaning::Other) => ErrorKind::Unavailable,
+        // What the server says no to, it has not done. Whatever else is said may come from a proxy that lost its server on the way.
+        (_, Meaning::Refused) => ErrorKind::Unavailable,
         (_, Meaning::Gone | Meaning::Stopped | Meaning::Other) if when == When::Before => {
             ErrorKind::Unavailable
         }
@@ -120,3 +120,75 @@ impl fmt::Display for Damaged {
 }
 
 impl Error for Damaged {}
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use std::borrow::Cow;
+
+    use sqlx::Postgres;
+    use sqlx::error::{DatabaseError, ErrorKind as Violation};
+
+    use super::*;
+
+    /// What a server, or whoever stands before it, says with this code.
+    #[derive(Debug)]
+    struct Said(&'static str);
+
+    impl fmt::Display for Said {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Said {}
+
+    impl DatabaseError for Said {
+        fn message(&self) -> &str {
+            self.0
+        }
+
+        fn code(&self) -> Option<Cow<'_, str>> {
+            Some(self.0.into())
+        }
+
+        fn as_error(&self) -> &(dyn Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn as_error_mut(&mut self) -> &mut (dyn Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn into_error(self: Box<Self>) -> Box<dyn Error + Send + Sync + 'static> {
+            self
+        }
+
+        fn kind(&self) -> Violation {
+            Violation::Other
+        }
+    }
+
+    fn kind(call: &'static str, when: When, code: &'static str) -> ErrorKind {
+        during::<Postgres>(call, when, sqlx::Error::Database(Box::new(Said(code)))).kind()
+    }
+
+    #[test]
+    fn what_is_said_of_a_lost_server_may_have_happened() {
+        // Of pgcat, of pgbouncer, of a server that ends, and what nobody knows.
+        for code in ["58000", "08P01", "08006", "57P01", "57P02", "57P03", "40003", "XX000", "ZZ999"] {
+            assert_eq!(kind("begin", When::During, code), ErrorKind::Ambiguous, "{code}");
+            assert_eq!(kind("begin", When::Before, code), ErrorKind::Unavailable, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_says_no_to_has_not_happened() {
+        for code in ["0A000", "22001", "25001", "28P01", "3D000", "42601", "42703", "53100", "54001", "26000"]
+        {
+            assert_eq!(kind("settle", When::During, code), ErrorKind::Unavailable, "{code}");
+        }
+        for code in ["23502", "42P01", "42501", "25006"] {
+            assert_eq!(kind("begin", When::During, code), ErrorKind::Rejected, "{code}");
+        }
+    }
+}

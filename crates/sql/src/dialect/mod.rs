@@ -41,7 +41,9 @@ pub enum Meaning {
     Stopped,
     /// The connection ended, or the server ends.
     Gone,
-    /// Anything else.
+    /// The server can't or may not do what it was asked, and did nothing.
+    Refused,
+    /// Anything else. It may be the word of a proxy, of which nobody knows what its server did.
     Other,
 }
 
@@ -252,6 +254,15 @@ macro_rules! bind_by_name {
 }
 
 pub(crate) use {bind_by_name, by_name};
+
+/// Whether this SQLSTATE is of a class with which a server says no to what it was asked: syntax, names, rights, types, values, limits. None
+/// of them is said of a connection that broke under a statement, by a server or by a proxy before it.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) fn is_refusal(state: &str) -> bool {
+    const CLASSES: [&str; 13] =
+        ["0A", "21", "22", "23", "25", "26", "28", "3D", "3F", "42", "44", "53", "54"];
+    CLASSES.iter().any(|class| state.starts_with(class))
+}
 
 /// What a failure without a word from the database means.
 pub(crate) fn gone(error: &sqlx::Error) -> Meaning {

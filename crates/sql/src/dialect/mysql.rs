@@ -40,6 +40,28 @@ fn claim(settings: &str) -> String {
     )
 }
 
+/// What is meant by the number and the SQLSTATE of an error.
+fn means(number: u16, state: Option<&str>) -> Meaning {
+    match number {
+        1062 => Meaning::Duplicate,
+        1205 | 3572 => Meaning::Locked,
+        // 3101: Galera and group replication, at commit.
+        1213 | 3101 => Meaning::GaveWay,
+        1146 | 1049 => Meaning::NoTable,
+        1044 | 1142 | 1143 | 1290 | 1792 | 1836 => Meaning::ReadOnly,
+        1048 | 1216 | 1217 | 1451 | 1452 | 3819 | 4025 => Meaning::Constraint,
+        1153 | 1301 => Meaning::TooLarge,
+        1317 => Meaning::Stopped,
+        1053 | 1077 | 1152 | 1158..=1161 | 1184 | 1927 | 4031 => Meaning::Gone,
+        // Words of a client about its server. Here they come from a proxy (ProxySQL, MaxScale) that lost the server behind it.
+        2002..=2006 | 2013 | 2055 => Meaning::Gone,
+        // The table is full, which has no class of its own.
+        1114 => Meaning::Refused,
+        _ if state.is_some_and(super::is_refusal) => Meaning::Refused,
+        _ => Meaning::Other,
+    }
+}
+
 fn seconds(span: Duration) -> u128 {
     span.as_millis().div_ceil(1000).clamp(1, 31_536_000)
 }
@@ -120,19 +142,8 @@ impl Dialect for MySql {
         let sqlx::Error::Database(said) = error else {
             return super::gone(error);
         };
-        match said.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number) {
-            Some(1062) => Meaning::Duplicate,
-            Some(1205 | 3572) => Meaning::Locked,
-            // 3101: Galera and group replication, at commit.
-            Some(1213 | 3101) => Meaning::GaveWay,
-            Some(1146 | 1049) => Meaning::NoTable,
-            Some(1044 | 1142 | 1143 | 1290 | 1792 | 1836) => Meaning::ReadOnly,
-            Some(1048 | 1216 | 1217 | 1451 | 1452 | 3819 | 4025) => Meaning::Constraint,
-            Some(1153 | 1301) => Meaning::TooLarge,
-            Some(1317) => Meaning::Stopped,
-            Some(1053 | 1077 | 1152 | 1158..=1161 | 1184 | 1927 | 4031) => Meaning::Gone,
-            _ => Meaning::Other,
-        }
+        let said = said.try_downcast_ref::<MySqlDatabaseError>();
+        said.map_or(Meaning::Other, |said| means(said.number(), said.code()))
     }
 
     async fn insert(
@@ -226,5 +237,43 @@ impl Dialect for MySql {
         let migrated = migrate::missing::<Self>(connection, table).await;
         sqlx::query("SELECT RELEASE_LOCK('onlyonce_migrate')").execute(&mut *connection).await?;
         migrated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_proxy_says_of_its_server_is_no_refusal() {
+        // ProxySQL and MaxScale.
+        for number in [2013, 2003, 2006, 1927] {
+            assert_eq!(means(number, Some("HY000")), Meaning::Gone, "{number}");
+        }
+        // ProxySQL out of connections, Vitess, a commit that failed, and what nobody knows.
+        for (number, state) in [(9001, "HY000"), (1105, "HY000"), (1180, "HY000"), (1047, "08S01"), (7, "")] {
+            assert_eq!(means(number, Some(state)), Meaning::Other, "{number}");
+        }
+        assert_eq!(means(7, None), Meaning::Other);
+    }
+
+    #[test]
+    fn what_a_server_says_no_to_is_a_refusal() {
+        let refused = [
+            (1064, "42000"), // syntax
+            (1054, "42S22"), // no such column
+            (1227, "42000"), // no right to
+            (1406, "22001"), // too long
+            (1264, "22003"), // out of range
+            (1045, "28000"), // no such user
+            (1046, "3D000"), // no database
+            (1568, "25001"), // within a transaction
+            (1114, "HY000"), // full
+        ];
+        for (number, state) in refused {
+            assert_eq!(means(number, Some(state)), Meaning::Refused, "{number}");
+        }
+        assert_eq!(means(1048, Some("23000")), Meaning::Constraint);
+        assert_eq!(means(1205, Some("HY000")), Meaning::Locked);
     }
 }

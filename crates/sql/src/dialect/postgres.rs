@@ -114,7 +114,8 @@ impl Dialect for Postgres {
         let sqlx::Error::Database(said) = error else {
             return super::gone(error);
         };
-        match said.code().as_deref() {
+        let code = said.code();
+        match code.as_deref() {
             Some("23505") => Meaning::Duplicate,
             Some("55P03") => Meaning::Locked,
             Some("40001" | "40P01") => Meaning::GaveWay,
@@ -128,6 +129,7 @@ impl Dialect for Postgres {
             Some(code) if code.starts_with("08") || code.starts_with("57") || code.starts_with("25P03") => {
                 Meaning::Gone
             }
+            Some(code) if super::is_refusal(code) => Meaning::Refused,
             _ => Meaning::Other,
         }
     }

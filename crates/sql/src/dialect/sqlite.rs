@@ -111,7 +111,8 @@ impl Dialect for Sqlite {
             (_, 18) => Meaning::TooLarge,
             (_, 19) => Meaning::Constraint,
             _ if said.message().contains("no such table") => Meaning::NoTable,
-            _ => Meaning::Other,
+            // Nobody stands between us and it who could have lost an answer.
+            _ => Meaning::Refused,
         }
     }
 

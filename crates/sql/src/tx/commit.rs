@@ -29,7 +29,8 @@ impl Commit {
             | Meaning::ReadOnly
             | Meaning::NoTable
             | Meaning::TooLarge => Self::Refused(error),
-            Meaning::Gone | Meaning::Stopped | Meaning::Other => Self::Unheard(error),
+            // A refusal may be that of a statement which was sent along, after a commit that was done.
+            Meaning::Refused | Meaning::Gone | Meaning::Stopped | Meaning::Other => Self::Unheard(error),
         }
     }
 }
