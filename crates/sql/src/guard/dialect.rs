@@ -34,6 +34,8 @@ pub trait Speak: Database<Connection: Send, Row: Send + Sync, Arguments: Send> {
     const ON_CONFLICT: bool;
     /// Whether rows are locked one by one; else one transaction at a time writes, and asking before would end the wait.
     const ROW_LOCKS: bool;
+    /// Whether a plain `SELECT` tells what a locking one passed over. Else it may look into the past, and only another locking one tells.
+    const SECOND_LOOK: bool;
     /// Whether statements that write can be parts of one `WITH`.
     const WRITES_IN_WITH: bool;
     /// Reads the newest committed row, whatever the isolation level, without keeping other readers out.
@@ -77,7 +79,8 @@ pub trait Speak: Database<Connection: Send, Row: Send + Sync, Arguments: Send> {
         sql: String,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Runs a `SELECT` for locks: what is free, or waiting for at most `patience` (`None`: as long as the server lets it).
+    /// Runs a `SELECT` for locks: what is free, or waiting for at most `patience` (`None`: as long as the server lets it; with none at
+    /// all only where there is no [`SECOND_LOOK`](Self::SECOND_LOOK)).
     /// `Ok(None)` means that the wait was over, and the transaction goes on.
     fn lock(
         connection: &mut Self::Connection,

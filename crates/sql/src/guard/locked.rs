@@ -180,13 +180,17 @@ impl<'a, DB: Dialect> RowLock<'a, DB> {
             Wait::AtMost(patience) => Some(patience),
             Wait::AsTheServer => None,
         };
+        let at_once = patience.is_some_and(|patience| patience.is_zero());
         // What is free is had in one round trip. Several are not locked in passing, out of their order, before waiting.
-        if DB::ROW_LOCKS && patience.is_some_and(|patience| patience.is_zero() || count == 1) {
+        let is_tried = if at_once { DB::SECOND_LOOK } else { patience.is_some() && count == 1 };
+        if DB::ROW_LOCKS && is_tried {
             let found = self.fetch(self.ordered()?, connection, Lock::SkipLocked, None).await?;
             match found {
                 Some(rows) if rows.len() >= count => return Ok(Locked::Held(rows)),
-                _ if self.existing(connection).await? < count => return Ok(Locked::Missing),
-                _ if patience.is_some_and(|patience| patience.is_zero()) => return Ok(Locked::Busy),
+                _ if DB::SECOND_LOOK && self.existing(connection).await? < count => {
+                    return Ok(Locked::Missing);
+                }
+                _ if at_once => return Ok(Locked::Busy),
                 _ => {}
             }
         }

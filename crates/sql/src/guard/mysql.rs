@@ -18,6 +18,8 @@ impl Speak for MySql {
     const TEXT: &'static str = "CHAR";
     const ON_CONFLICT: bool = false;
     const ROW_LOCKS: bool = true;
+    // Under REPEATABLE READ it sees the rows of the first read.
+    const SECOND_LOOK: bool = false;
     const WRITES_IN_WITH: bool = false;
     // Under REPEATABLE READ a plain SELECT would look into the past. `FOR SHARE` is not known to MariaDB.
     const LATEST: &'static str = " LOCK IN SHARE MODE";
@@ -52,8 +54,11 @@ impl Speak for MySql {
             return Self::fetch(connection, sql, arguments).await.map(Some);
         }
         sql.push_str(" FOR UPDATE");
-        if let Some(patience) = patience {
-            sql = within(patience, &sql);
+        match patience {
+            // Its error (3572, on MariaDB 1205) is that of a lock that was waited for in vain.
+            Some(Duration::ZERO) => sql.push_str(" NOWAIT"),
+            Some(patience) => sql = within(patience, &sql),
+            None => {}
         }
         match Self::fetch(connection, sql, arguments).await {
             Ok(rows) => Ok(Some(rows)),

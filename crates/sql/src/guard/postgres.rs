@@ -18,6 +18,7 @@ impl Speak for Postgres {
     const TEXT: &'static str = "text";
     const ON_CONFLICT: bool = true;
     const ROW_LOCKS: bool = true;
+    const SECOND_LOOK: bool = true;
     const WRITES_IN_WITH: bool = true;
     const LATEST: &'static str = "";
     const FOR_UPDATE: &'static str = " FOR UPDATE";

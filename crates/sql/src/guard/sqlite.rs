@@ -54,6 +54,7 @@ impl Speak for Sqlite {
     const TEXT: &'static str = "TEXT";
     const ON_CONFLICT: bool = true;
     const ROW_LOCKS: bool = false;
+    const SECOND_LOOK: bool = false;
     const WRITES_IN_WITH: bool = false;
     const LATEST: &'static str = "";
     const FOR_UPDATE: &'static str = "";

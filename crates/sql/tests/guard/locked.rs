@@ -65,6 +65,53 @@ async fn a_missing_row_is_told_from_a_busy_one() {
     assert!(matches!(some, Locked::Missing));
 }
 
+/// A transaction that has read before, and may go on seeing what there was then.
+async fn early(shop: &Shop) -> sqlx::Transaction<'static, Db> {
+    let mut early = shop.begin().await;
+    sqlx::query("SELECT * FROM stock").fetch_all(&mut *early).await.unwrap();
+    early
+}
+
+#[tokio::test]
+async fn a_row_that_was_deleted_since_the_first_read_is_missing() {
+    if !ROW_LOCKS {
+        return; // nothing can be locked there after others wrote; see `locked`
+    }
+    let shop = three().await;
+    let mut early = early(&shop).await;
+    shop.sql("DELETE FROM stock WHERE id = 1").await;
+    for lock in [stock(1).no_wait(), stock(1), stock(1).wait_as_the_server()] {
+        let gone = lock.one(&mut early).await.unwrap();
+        assert!(matches!(gone, Locked::Missing), "{gone:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_was_inserted_since_the_first_read_and_is_held_is_busy() {
+    if !ROW_LOCKS {
+        return; // nothing can be locked there after others wrote; see `locked`
+    }
+    let shop = three().await;
+    let mut early = early(&shop).await;
+    shop.sql("INSERT INTO stock VALUES (4, 40, 1)").await;
+    let mut holder = shop.begin().await;
+    assert!(matches!(stock(4).one(&mut holder).await.unwrap(), Locked::Held(_)));
+    for lock in [stock(4).wait(Duration::from_millis(300)), stock(4).no_wait()] {
+        let busy = lock.one(&mut early).await.unwrap();
+        assert!(matches!(busy, Locked::Busy), "{busy:?}");
+    }
+    let both = || locked("stock").keys("id", [2_i64, 4]).no_wait();
+    assert!(matches!(both().all(&mut early).await.unwrap(), Locked::Busy));
+    let wait = async { stock(4).wait(Duration::from_secs(60)).one(&mut early).await.unwrap() };
+    let end = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        holder.commit().await.unwrap();
+    };
+    let (handed, ()) = tokio::join!(wait, end);
+    assert!(matches!(handed, Locked::Held(_)), "{handed:?}");
+    assert!(matches!(both().all(&mut early).await.unwrap(), Locked::Held(rows) if rows.len() == 2));
+}
+
 #[tokio::test]
 async fn all_are_locked_in_the_order_of_their_keys() {
     let shop = three().await;
