@@ -191,9 +191,10 @@ pub async fn a_sweep_never_deletes_what_was_begun_meanwhile(harness: &dyn Harnes
     cases[0].pass(2).await;
     let (mut sweeps, mut rivals) = (JoinSet::new(), Vec::new());
     for (turn, case) in cases.iter().enumerate() {
-        if turn.is_multiple_of(8) {
+        if turn.is_multiple_of(16) {
             let store = harness.store();
-            sweeps.spawn(async move { insist(|| store.sweep(500)).await });
+            // One that fails has deleted something or nothing, which is all the same here; it is not waited for by who begins.
+            sweeps.spawn(async move { drop(store.sweep(500).await) });
         }
         rivals.push([beginning(case, case.claim()), beginning(case, case.claim())]);
     }
