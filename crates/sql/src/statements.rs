@@ -67,6 +67,8 @@ pub(crate) struct Parts {
     pub(crate) wake: String,
     /// How rows are locked that others do not hold.
     pub(crate) skip_locked: &'static str,
+    /// How rows are removed by their ids, and no other row is touched.
+    pub(crate) delete: &'static str,
     pub(crate) listen: Option<&'static str>,
 }
 
@@ -126,7 +128,7 @@ impl Statements {
                 "SELECT COUNT(*), COUNT(CASE WHEN status = 0 THEN 1 END), COALESCE({now} - MIN(created_at), 0){wide} \
                  FROM (SELECT status, created_at FROM {table} WHERE NOT {expired}",
             ),
-            delete_template: template("DELETE FROM {table} WHERE {expired} AND id IN "),
+            delete_template: template(&format!("{} WHERE {{expired}} AND id IN ", parts.delete)),
             table: table.to_string(),
         }
     }

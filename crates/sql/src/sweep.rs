@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onlyonce_core::{Moment, StoreError};
-use sqlx::Connection as _;
+use sqlx::{Connection as _, SqlSafeStr as _};
 
 use crate::clock;
 use crate::dialect::{Database, Dialect};
@@ -101,7 +101,7 @@ async fn one_transaction<DB: Dialect>(link: &Link<DB>, limit: u32) -> Result<u32
     let mut connection = Pooled::new(link.connection("sweep").await?);
     connection.begin_change();
     let sweep = async |connection: &mut DB::Connection| {
-        let mut transaction = connection.begin_with(DB::BEGIN).await?;
+        let mut transaction = connection.begin_with(DB::BEGIN.into_sql_str()).await?;
         let find = &link.statements.expired;
         // Rows that others hold are theirs: they run, or sweep too.
         let arguments = link.timed(find, vec![Value::Int(limit.into())]);

@@ -88,6 +88,7 @@ impl Dialect for Postgres {
                 "RETURNING CASE WHEN awaited THEN pg_notify('{channel}', encode(id, 'hex')) IS NULL END"
             ),
             skip_locked: "FOR UPDATE SKIP LOCKED",
+            delete: "DELETE FROM {table}",
             listen: Some(
                 "UPDATE {table} SET awaited = TRUE WHERE id = $1 AND fence = $2 AND status = 0 AND NOT awaited",
             ),

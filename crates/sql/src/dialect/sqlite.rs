@@ -57,6 +57,7 @@ impl Dialect for Sqlite {
             unhurried: "",
             wake: String::new(),
             skip_locked: "",
+            delete: "DELETE FROM {table}",
             listen: None,
         };
         Statements::new::<Self>(table, &parts)
