@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::Either;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode, response};
 use http_body::Body;
@@ -39,6 +39,9 @@ use crate::whole::{BoxError, WholeBody};
 
 const STORED: HeaderName = HeaderName::from_static("idempotency-stored");
 const FAIL_OPEN: HeaderName = HeaderName::from_static("onlyonce-fail-open");
+
+/// How long the end of an answer without a body is waited for at least.
+const BODILESS: Duration = Duration::from_secs(5);
 
 /// Everything about a call but its request and the service.
 pub(crate) struct Exchange {
@@ -269,13 +272,18 @@ impl Exchange {
     {
         let (mut parts, body) = response.into_parts();
         let options = &self.route.options;
-        let (limit, patience) = (options.max_response, options.response_patience);
+        let (limit, mut patience) = (options.max_response, options.response_patience);
+        // A caller of HTTP/1 takes an answer without a body for whole when it has the head: so that is held back until its end is seen.
+        let is_bodiless = has_no_body(&parts);
+        if is_bodiless {
+            patience = patience.max(BODILESS);
+        }
         let body = if parts.extensions.get::<Relayed>().is_some() {
             WholeBody::checked(body, &parts.headers)
         } else {
             WholeBody::wrapped(body, parts.version, &parts.headers)
         };
-        let read = if is_stream(&parts.headers) || patience.is_zero() {
+        let read = if !is_bodiless && (is_stream(&parts.headers) || patience.is_zero()) {
             Either::Left(ready(Ok(Read::Stream(ResponseBody::stream(Pieces::default(), Box::pin(body))))))
         } else {
             let body_memory = BodyMemory::of_answer(self.memory.account());
@@ -287,6 +295,10 @@ impl Exchange {
                     headers::announce(&mut parts.headers, body.trailers.as_deref());
                     let record = self.whole(&parts, &body);
                     self.weigh(parts, ResponseBody::full(body).holding(reserved), record, End::Seen)
+                }
+                Ok(Read::Stream(body)) if is_bodiless && !body.is_end_stream() => {
+                    seldom!(error, record = %self.id, "the answer has no body and does not end; the outcome is unknown");
+                    Heard::broken_off(&parts)
                 }
                 Ok(Read::Stream(body)) => {
                     let record = StoredAnswer::tombstone(parts.status, &parts.headers).encode();
@@ -445,6 +457,12 @@ impl Exchange {
             OnLapse::Ask { .. } => Doubt::Hold,
         }
     }
+}
+
+/// Whether a caller of HTTP/1 has all of an answer with its head.
+fn has_no_body(parts: &response::Parts) -> bool {
+    let empty = parts.headers.get(CONTENT_LENGTH).is_some_and(|length| length == "0");
+    empty || matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
 fn is_stream(headers: &HeaderMap) -> bool {

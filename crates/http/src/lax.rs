@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderName, Method};
 
-use crate::path;
 use crate::routes::{Route, Routes};
+use crate::{pairs, path};
 
 /// Why nobody can be sure which rules a request falls under.
 pub(crate) fn ambiguity(routes: &Routes, parts: &Parts, own: Option<&Arc<Route>>) -> Option<String> {
@@ -20,13 +20,23 @@ pub(crate) fn ambiguity(routes: &Routes, parts: &Parts, own: Option<&Arc<Route>>
             return Some(format!("some services take its method {method} for {upper}; write {upper}"));
         }
     }
+    // A form may be sent with its method in the query.
+    let query = parts.uri.query().unwrap_or_default();
+    if query.contains("_method") {
+        let is_other = |method: &str| Replaces::Method.leads_elsewhere(routes, parts, method, own);
+        if !matches!(pairs::find(query.as_bytes(), "_method"), Ok(method) if !method.as_deref().is_some_and(is_other))
+        {
+            return Some(
+                "some services read the method from _method in its query, and other rules hold there".into(),
+            );
+        }
+    }
     parts.headers.keys().find_map(|name| {
         let replaces = Replaces::of(name)?;
         let values = parts.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
         // Some services take the first of a list, others the last.
         let mut pieces = values.flat_map(|value| std::iter::once(value).chain(value.split([',', ';'])));
-        let is_other = |route: &Arc<Route>| own.is_none_or(|own| !Arc::ptr_eq(own, route));
-        let other = pieces.any(|piece| replaces.route(routes, parts, piece.trim()).is_some_and(is_other));
+        let other = pieces.any(|piece| replaces.leads_elsewhere(routes, parts, piece.trim(), own));
         other.then(|| {
             format!("some services read {} from {name}, and other rules hold there", replaces.what())
         })
@@ -65,6 +75,14 @@ impl Replaces {
             Self::Method => "the method",
             Self::Path => "the path",
         }
+    }
+
+    /// Whether such a service would see a call under other rules, or one that nobody can be sure about.
+    fn leads_elsewhere(self, routes: &Routes, parts: &Parts, value: &str, own: Option<&Arc<Route>>) -> bool {
+        if self == Self::Path && path::has_hidden_steps(&path::spelled(path_of(value))) {
+            return true;
+        }
+        self.route(routes, parts, value).is_some_and(|route| own.is_none_or(|own| !Arc::ptr_eq(own, route)))
     }
 
     /// The route of the call that such a service would see.

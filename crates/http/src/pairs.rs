@@ -22,6 +22,9 @@ pub(crate) fn find<'a>(encoded: &'a [u8], name: &str) -> Result<Option<Cow<'a, s
         (1, Some((_, value))) if value.contains(&b';') => {
             Err(InputError::new(format!("{name} holds a semicolon, at which some services cut; write %3B")))
         }
+        (1, Some((_, value))) if decoded(value).contains(&0) => {
+            Err(InputError::new(format!("{name} holds a NUL, at which some services cut")))
+        }
         (1, Some((_, value))) => text(decoded(value), name).map(Some),
         (1, None) => Err(InputError::new(format!("{name} is spelled otherwise; write {name}"))),
         _ => Err(InputError::new(format!(
@@ -47,8 +50,10 @@ fn decoded(encoded: &[u8]) -> Cow<'_, [u8]> {
 /// others do not tell capitals from small letters.
 fn folded(name: &[u8]) -> Vec<u8> {
     let name = name.trim_ascii_start();
-    let end =
-        name.iter().position(|byte| matches!(byte, b'[' | 0)).filter(|end| *end > 0).unwrap_or(name.len());
+    // A bracket that is not closed is an underscore to it, too.
+    let opens = if name.contains(&b']') { b'[' } else { 0 };
+    let is_end = |byte: &u8| *byte == 0 || *byte == opens;
+    let end = name.iter().position(is_end).filter(|end| *end > 0).unwrap_or(name.len());
     let fold = |byte: &u8| {
         if byte.is_ascii_alphanumeric() || !byte.is_ascii() { byte.to_ascii_lowercase() } else { b'_' }
     };
@@ -88,6 +93,11 @@ mod tests {
             assert!(at(doubled).is_err(), "{doubled}");
         }
         assert!(at("K=1").is_err() && at("k[]=1").is_err() && at("a=1;k=2").is_err());
-        assert!(find(b"request_id=1&request.id=2", "request_id").is_err());
+        for twin in ["request.id", "request[id", "request%5Bid", "request id", "request_id[]"] {
+            let doubled = format!("request_id=1&{twin}=2");
+            assert!(find(doubled.as_bytes(), "request_id").is_err(), "{twin}");
+        }
+        assert_eq!(find(b"request_id=1&request[id]=2", "request_id").unwrap().as_deref(), Some("1"));
+        assert!(at("k=a%00b").is_err());
     }
 }

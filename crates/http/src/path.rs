@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use http::request::Parts;
+use percent_encoding::percent_decode_str;
 
 /// The path as the client sent it, in its one spelling. Below a nested axum router the URI is cut, and two routers would share
 /// records.
@@ -117,45 +118,107 @@ pub fn has_hidden_steps(spelled: &str) -> bool {
 
 /// The segments of a spelled path as the laxest service might cut it.
 fn lax_segments(spelled: &str) -> Vec<String> {
-    let slashes = spelled.replace("%2F", "/").replace("%5C", "/").replace("%3B", ";").replace("%00", ";");
-    slashes.split('/').map(|segment| segment.split(';').next().unwrap_or_default().to_owned()).collect()
+    let cut = |segment: &str| segment.split(';').next().unwrap_or_default().to_owned();
+    slashed(spelled).split('/').map(cut).collect()
 }
 
-/// A spelled path, or a pattern, as the laxest service might read it. There are services that do without
-/// the parameters of segments, empty segments, a slash at the end, the ending of a file (`/pay.json`), and the case of letters, and that
+/// A path in which all that some services take for a slash is one, and all at which some end a segment is a semicolon.
+fn slashed(spelled: &str) -> String {
+    spelled.replace("%2F", "/").replace("%5C", "/").replace("%3B", ";").replace("%00", ";")
+}
+
+/// A pattern as the laxest service might read its paths. There are services that do without the parameters of segments, empty segments, a
+/// slash at the end, the ending of a file (`/pay.json`), the case of letters, control characters and bytes that are no text, and that
 /// take an escaped slash for one.
 ///
 /// Good to find the rules of a call by, and nothing else: to most services such paths are different.
-pub(crate) fn laxest(spelled: &str) -> Cow<'_, str> {
-    let is_plain = |byte: u8| !byte.is_ascii_uppercase() && !b";%.".contains(&byte);
-    let has_empty = spelled.contains("//") || (spelled.len() > 1 && spelled.ends_with('/'));
-    if spelled.bytes().all(is_plain) && !has_empty {
-        return Cow::Borrowed(spelled);
+pub(crate) fn laxest(pattern: &str) -> Cow<'_, str> {
+    if is_plain(pattern) {
+        return Cow::Borrowed(pattern);
     }
-    let segments = lax_segments(spelled);
-    let mut kept: Vec<String> =
-        segments.iter().filter(|segment| !segment.is_empty()).map(|segment| lower(segment)).collect();
-    if let Some(last) = kept.last_mut() {
-        let end = last.find('.').filter(|end| *end > 0).unwrap_or(last.len());
-        last.truncate(last[..end].trim_end_matches("%20").len());
-    }
-    Cow::Owned(format!("/{}", kept.join("/")))
+    Cow::Owned(read(&slashed(pattern), Parameters::Cut, Empty::Dropped))
 }
 
-/// A segment in small letters, but for escapes, which are in capitals, and for parameters of patterns, whose names are ours.
-fn lower(segment: &str) -> String {
-    let mut lowered = String::with_capacity(segment.len());
-    for part in segment.split_inclusive(['{', '}']) {
-        if part.ends_with('}') && lowered.ends_with('{') {
-            lowered.push_str(part);
-        } else {
-            lowered.push_str(&part.to_ascii_lowercase());
+/// A spelled path in all readings of lax services, each as [`laxest`] writes a pattern: with and without the parameters of segments, with
+/// and without empty ones, and without the host that some take `//host/pay` to begin with.
+pub(crate) fn readings(spelled: &str) -> Vec<Cow<'_, str>> {
+    if is_plain(spelled) {
+        return vec![Cow::Borrowed(spelled)];
+    }
+    let slashed = slashed(spelled);
+    let mut readings: Vec<Cow<'_, str>> = Vec::new();
+    for path in [Some(&*slashed), behind_host(&slashed)].into_iter().flatten() {
+        for parameters in [Parameters::Cut, Parameters::Kept] {
+            for empty in [Empty::Dropped, Empty::Kept] {
+                let reading = Cow::Owned(read(path, parameters, empty));
+                if !readings.contains(&reading) {
+                    readings.push(reading);
+                }
+            }
         }
     }
+    readings
+}
+
+#[derive(Clone, Copy)]
+enum Parameters {
+    Cut,
+    Kept,
+}
+
+#[derive(Clone, Copy)]
+enum Empty {
+    Dropped,
+    /// Read as a segment like any other.
+    Kept,
+}
+
+/// Whether all services read it alike.
+fn is_plain(path: &str) -> bool {
+    let is_plain = |byte: u8| !byte.is_ascii_uppercase() && !b";%.".contains(&byte);
+    let has_empty = path.contains("//") || (path.len() > 1 && path.ends_with('/'));
+    path.bytes().all(is_plain) && !has_empty
+}
+
+/// What stands behind the host, to services that resolve a target that begins with two slashes as a URL.
+fn behind_host(slashed: &str) -> Option<&str> {
+    let behind = slashed.strip_prefix("//")?.trim_start_matches('/');
+    behind.find('/').map(|at| &behind[at..])
+}
+
+fn read(slashed: &str, parameters: Parameters, empty: Empty) -> String {
+    let is_pattern = slashed.contains('{');
+    let cut = |segment: &str| match parameters {
+        Parameters::Cut => lower(segment.split(';').next().unwrap_or_default(), is_pattern),
+        Parameters::Kept => lower(segment, is_pattern),
+    };
+    let mut segments: Vec<String> = slashed.trim_end_matches('/').split('/').skip(1).map(cut).collect();
+    match empty {
+        Empty::Dropped => segments.retain(|segment| !segment.is_empty()),
+        Empty::Kept => segments.iter_mut().filter(|segment| segment.is_empty()).for_each(|it| it.push('-')),
+    }
+    if let Some(last) = segments.last_mut() {
+        let end = last.find('.').filter(|end| *end > 0).unwrap_or(last.len());
+        last.truncate(last[..end].trim_end().len());
+    }
     // No path that was spelled has braces.
-    let is_literal =
-        if segment.contains('{') { |byte| is_literal(byte) || b"{}".contains(&byte) } else { is_literal };
-    escaped(Cow::Owned(lowered), is_literal).into_owned()
+    let is_literal = if is_pattern { |byte| is_literal(byte) || b"{}".contains(&byte) } else { is_literal };
+    let escaped = segments.into_iter().map(|segment| escaped(Cow::Owned(segment), is_literal).into_owned());
+    format!("/{}", escaped.collect::<Vec<_>>().join("/"))
+}
+
+/// A segment in small letters, unescaped, without what is no text; but for parameters of patterns, whose names are ours.
+fn lower(segment: &str, is_pattern: bool) -> String {
+    let mut lowered = String::with_capacity(segment.len());
+    for part in segment.split_inclusive(['{', '}']) {
+        if is_pattern && part.ends_with('}') && lowered.ends_with('{') {
+            lowered.push_str(part);
+        } else {
+            let bytes: Vec<u8> = percent_decode_str(part).filter(|byte| !byte.is_ascii_control()).collect();
+            lowered.push_str(&String::from_utf8_lossy(&bytes).replace('\u{fffd}', "").to_lowercase());
+        }
+    }
+    lowered
 }
 
 #[cfg(test)]
@@ -259,15 +322,30 @@ mod tests {
             "/pay.json",
             "/pay%00.x",
             "/pay%20",
+            "/pay%0A",
+            "/p%80ay",
+            "/pay%1F",
+            "//x/pay",
+            "//x:80/pay",
+            "///x/pay",
+            "/%5Cx/pay",
+            "//x@y/PAY;z",
         ] {
-            assert_eq!(laxest(path), "/pay", "{path}");
+            assert!(readings(path).contains(&"/pay".into()), "{path}: {:?}", readings(path));
+        }
+        for path in ["/orders/;1/REFUND", "/ordeRs/%3B1/refund", "/orders//;1/refund", "/orders//refund"] {
+            let is_refund = |reading: &Cow<'_, str>| {
+                let segments: Vec<&str> = reading.split('/').collect();
+                matches!(segments[..], ["", "orders", id, "refund"] if !id.is_empty())
+            };
+            assert!(readings(path).iter().any(is_refund), "{path}: {:?}", readings(path));
         }
         for (path, expected) in [
             ("/Orders/{orderId}/", "/orders/{orderId}"),
             ("/V1.0/Img-{Id}", "/v1.0/img-{Id}"),
             ("/Img/{Id}.Png", "/img/{Id}"),
             ("/CAF%C3%A9", "/caf%C3%A9"),
-            ("/x%7BY%7D", "/x%7By%7D"),
+            ("/CAF%C3%89", "/caf%C3%A9"),
             ("/pay", "/pay"),
             ("/", "/"),
         ] {

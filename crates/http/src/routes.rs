@@ -141,7 +141,8 @@ impl Routes {
         // A service that reads the path more laxly than it is spelled would else be reached past the rules of the route.
         let read_alike = |routes: &'a HashMap<Method, Router<Arc<Route>>>| {
             let routes = routes.get(method)?;
-            routes.at(&path::laxest(path)).ok().map(|found| found.value)
+            let mut readings = path::readings(path).into_iter();
+            readings.find_map(|reading| routes.at(&reading).ok().map(|found| found.value))
         };
         let of_method = || self.methods.contains(method).then_some(&self.default);
         match found {

@@ -433,3 +433,35 @@ async fn trailers_of_a_request_reach_the_handler() {
         assert!(answer.contains("Some(\"7\") false 4"), "{answer}");
     }
 }
+
+#[tokio::test]
+async fn an_answer_without_a_body_that_does_not_end_is_unknown_and_not_given_out() {
+    for patience in [Duration::ZERO, Duration::from_secs(5)] {
+        let options = Options { response_patience: patience, ..Options::default() };
+        let service = Setup::new()
+            .options(options)
+            .serve(|ledger| {
+                axum::Router::new().fallback(move || {
+                    let ledger = ledger.clone();
+                    async move {
+                        ledger.record("k", "").unwrap();
+                        let endless =
+                            futures_util::stream::pending::<Result<Bytes, std::convert::Infallible>>();
+                        (http::StatusCode::NO_CONTENT, Body::from_stream(endless))
+                    }
+                })
+            })
+            .await;
+        let clock = service.clock.clone();
+        let time = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                clock.advance(Duration::from_millis(500));
+            }
+        });
+        service.client.send(post("/pay").key("k")).await.assert_problem(500, "handler-failed");
+        time.abort();
+        service.client.send(post("/pay").key("k")).await.assert_problem(409, "outcome-unknown");
+        assert_eq!(service.effects(), 1);
+    }
+}

@@ -94,7 +94,52 @@ async fn a_method_or_path_in_a_list_or_without_its_slash_gets_past_no_rule() {
         let sent = post("/account").header("x-rewrite-url", path);
         service.client.send(sent).await.assert_problem(400, "request-ambiguous");
     }
+    for path in ["/account?_method=PUT", "/account?x=1&_method=put", "/account?_method=POST&_method=PUT"] {
+        service.client.send(post(path)).await.assert_problem(400, "request-ambiguous");
+    }
+    let hidden = post("/account").header("x-original-url", "/other/..;/plain");
+    service.client.send(hidden).await.assert_problem(400, "request-ambiguous");
     assert_eq!(service.effects(), 0);
+    assert_eq!(service.client.send(post("/account?_method=POST&my_methods=PUT")).await.status, 201);
     let harmless = post("/account").header("x-http-method-override", Method::POST.as_str());
     assert_eq!(service.client.send(harmless).await.status, 201);
+}
+
+#[tokio::test]
+async fn readings_of_lax_services_are_combined() {
+    let service = Setup::new()
+        .layer(|layer| {
+            let patterns = ["/pay", "/orders/{id}/refund", "/café"];
+            patterns.iter().fold(layer, |layer, path| layer.route(format!("POST {path}"), demanding()))
+        })
+        .counting()
+        .await;
+    for path in [
+        "//x/pay",
+        "//x:80/pay",
+        "//x@y/pay",
+        "///x/pay",
+        "/y/..//x/pay",
+        "/.//x/pay",
+        "/%5Cx/pay",
+        "//x/PAY;v",
+        "/pay%0A",
+        "/pay%1f",
+        "/p%80ay",
+        "/pay%80",
+        "/orders/;1/REFUND",
+        "/ordeRs/%3b1/refund",
+        "/orders//;1/refund",
+        "/orders//refund",
+        "/orders/1/refund%0a",
+        "/CAF%C3%89",
+        "/caf%C3%89",
+        "/Caf%c3%a9/",
+    ] {
+        service.client.send(post(path)).await.assert_problem(400, "key-missing");
+    }
+    assert_eq!(service.effects(), 0);
+    for path in ["/payments", "/x/pay", "/orders/refund/1", "/other"] {
+        assert_eq!(service.client.send(post(path)).await.status, 201, "{path}");
+    }
 }

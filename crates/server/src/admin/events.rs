@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::sse::{self, KeepAlive, Sse};
 use futures_util::Stream;
 use futures_util::stream::{self, StreamExt};
@@ -12,6 +13,7 @@ use serde::Serialize;
 use tokio_stream::wrappers::{BroadcastStream, IntervalStream};
 
 use super::Admin;
+use super::problem::AdminProblem;
 use super::view::Outcome;
 
 /// What is told.
@@ -25,10 +27,16 @@ pub(crate) enum Event {
 }
 
 const EVERY: Duration = Duration::from_secs(1);
+/// How many may listen at a time: each keeps a place of the admin listener, and probes need some too.
+const MOST_LISTENERS: usize = 16;
 
 pub(super) async fn events(
     State(admin): State<Arc<Admin>>,
-) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
+) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, AdminProblem> {
+    if admin.events.receiver_count() >= MOST_LISTENERS {
+        let why = format!("{MOST_LISTENERS} listen to events already; end one of them, or ask /api/stats");
+        return Err(AdminProblem::new(StatusCode::SERVICE_UNAVAILABLE, why));
+    }
     let changes = BroadcastStream::new(admin.events.subscribe()).filter_map(async |event| {
         let event = event.ok()?;
         let name = match &event {
@@ -45,5 +53,5 @@ pub(super) async fn events(
     });
     let told = stream::select(Box::pin(changes), Box::pin(ticks));
     let told = told.take_while(move |_| std::future::ready(doorkeeper.token().is_same(&token))).map(Ok);
-    Sse::new(told).keep_alive(KeepAlive::default())
+    Ok(Sse::new(told).keep_alive(KeepAlive::default()))
 }

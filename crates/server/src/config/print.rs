@@ -34,7 +34,8 @@ fn show_entry(out: &mut String, kind: &str, entry: &Entry) {
     let _ = write!(out, "\n[[{kind}]]\n");
     for (name, given) in &entry.values {
         // Only URLs have something to hide; a question mark elsewhere is a query of a route.
-        let shown = |part: &String| if part.contains("://") { masked(part) } else { part.clone() };
+        let is_url = |part: &str| *name == "upstream" || part.contains("://");
+        let shown = |part: &String| if is_url(part) { masked(part) } else { part.clone() };
         let parts: Vec<String> = given.parts.iter().map(shown).collect();
         let text = match parts.as_slice() {
             [one] => format!("{one:?}"),

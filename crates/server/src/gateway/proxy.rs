@@ -16,6 +16,7 @@ use tower_service::Service;
 
 use super::answer::Answer;
 use super::caller_body::CallerBody;
+use super::framing;
 use super::headers::{self, Peer};
 use super::live::Live;
 use super::outgoing::Outgoing;
@@ -69,6 +70,11 @@ async fn relay(
     headers::prepare(&mut parts, &peer, live.trust_forwarded);
     if aim(&mut parts, upstream).is_err() {
         return own(ProblemKind::TargetTooLong, &language, None, Class::Release);
+    }
+    // HTTP/2 lets the same length pass twice, and services of HTTP/1 do not.
+    let lengths = parts.headers.get_all(http::header::CONTENT_LENGTH).iter().count();
+    if lengths > 1 && framing::settle(&mut parts.headers).is_err() {
+        return own(ProblemKind::RequestAmbiguous, &language, Some("it has two lengths"), Class::Release);
     }
     // Held until there is an answer: the caller may leave, and the call goes on.
     let memory = parts.extensions.remove::<HeadMemory>();

@@ -2,11 +2,15 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::upstream::Pool;
+
+/// How often those who wait look for connections that nobody uses.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How many sockets there may be, for all upstreams together.
 pub(crate) struct Sockets {
@@ -34,11 +38,16 @@ impl Sockets {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(place);
         }
-        // Connections that nobody uses, to whatever upstream, are worth less than this one.
-        let pools: Vec<Arc<Pool>> = self.pools.lock().iter().filter_map(Weak::upgrade).collect();
-        pools.iter().for_each(|pool| pool.close_idle());
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        place.map_err(|error| error.to_string())
+        // In the order of coming. Whoever waits looks again: connections fall idle while it does.
+        let mut place = std::pin::pin!(Arc::clone(&self.places).acquire_owned());
+        loop {
+            // Connections that nobody uses, to whatever upstream, are worth less than this one.
+            let pools: Vec<Arc<Pool>> = self.pools.lock().iter().filter_map(Weak::upgrade).collect();
+            pools.iter().for_each(|pool| pool.close_idle());
+            if let Ok(place) = tokio::time::timeout(LOOK, place.as_mut()).await {
+                return place.map_err(|error| error.to_string());
+            }
+        }
     }
 }
 
