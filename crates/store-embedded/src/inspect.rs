@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onlyonce_core::machine::Record;
 use onlyonce_core::{
-    Cursor, ErrorKind, Filter, Inspect, Listed, Moment, Page, RecordId, StateKind, StoreError, Unresolved,
+    Cursor, ErrorKind, Filter, Inspect, Listed, Moment, Page, RecordId, State, StateKind, StoreError,
+    Unresolved,
 };
 
 use crate::engine::Visit;
@@ -19,6 +20,8 @@ use crate::time::Now;
 
 /// A page goes through no more records than this; a filter that matches few then gives short pages, with a cursor.
 const LOOK_AT_MOST: usize = 50_000;
+/// Nor does it hold more of answers than this and one more.
+const PAGE_BYTES: usize = 8 << 20;
 
 #[async_trait]
 impl Inspect for EmbeddedStore {
@@ -148,21 +151,25 @@ struct Pager {
     looked: usize,
     last: Option<RecordId>,
     records: Vec<Listed>,
+    /// What their answers take.
+    bytes: usize,
     next: Option<RecordId>,
 }
 
 impl Pager {
     fn new(limit: usize) -> Self {
-        Self { limit, looked: 0, last: None, records: Vec::new(), next: None }
+        Self { limit, looked: 0, last: None, records: Vec::new(), bytes: 0, next: None }
     }
 
     fn add(&mut self, id: RecordId, listed: Option<Listed>) -> Visit {
-        if self.looked == LOOK_AT_MOST || (self.records.len() == self.limit && listed.is_some()) {
+        let is_full = self.records.len() == self.limit || self.bytes >= PAGE_BYTES;
+        if self.looked == LOOK_AT_MOST || (is_full && listed.is_some()) {
             self.next = self.last;
             return Visit::Enough;
         }
         self.looked += 1;
         self.last = Some(id);
+        self.bytes += listed.as_ref().map_or(0, answer_bytes);
         self.records.extend(listed);
         Visit::More
     }
@@ -239,6 +246,13 @@ fn listed(shared: &Open<'_>, id: RecordId) -> Option<Listed> {
             tracing::warn!(%id, %cause, "a damaged record was left out of a listing");
             None
         }
+    }
+}
+
+fn answer_bytes(listed: &Listed) -> usize {
+    match &listed.snapshot.state {
+        State::Completed(answer) | State::Lapsed { evidence: answer, .. } => answer.0.len(),
+        State::Running { .. } | State::Released => 0,
     }
 }
 

@@ -1,14 +1,16 @@
 //! What the store refuses, so that the disk does not refuse first.
 
 use std::path::Path;
+use std::time::Duration;
 
-use onlyonce_core::{ErrorKind, StoreError};
+use onlyonce_core::{ErrorKind, Moment, StoreError};
 
 use crate::room;
 use crate::shared::BACKEND;
 
-/// The disk is asked again after this much was written, or at once while it is nearly full.
+/// The disk is asked again after this much was written, or this long ago, because others write too; or at once while it is nearly full.
 const LOOK_EVERY_BYTES: u64 = 1 << 20;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
@@ -16,6 +18,7 @@ pub(crate) struct Limits {
     pub(crate) max_answer_bytes: usize,
     pub(crate) keep_free: KeepFree,
     written: u64,
+    looked: Moment,
     has_room: bool,
 }
 
@@ -26,6 +29,7 @@ impl Default for Limits {
             max_answer_bytes: 64 << 20,
             keep_free: KeepFree(64 << 20),
             written: LOOK_EVERY_BYTES,
+            looked: Moment::from_micros(0),
             has_room: true,
         }
     }
@@ -45,11 +49,12 @@ impl Limits {
     }
 
     /// Refuses new records while the disk is nearly full.
-    pub(crate) fn check_disk(&mut self, path: &Path) -> Result<(), StoreError> {
-        if self.written < LOOK_EVERY_BYTES && self.has_room {
+    pub(crate) fn check_disk(&mut self, path: &Path, now: Moment) -> Result<(), StoreError> {
+        let is_fresh = self.written < LOOK_EVERY_BYTES && now.since(self.looked) < LOOK_EVERY;
+        if is_fresh && self.has_room {
             return Ok(());
         }
-        self.written = 0;
+        (self.written, self.looked) = (0, now);
         let checked = self.keep_free.check(path);
         self.has_room = checked.is_ok();
         checked

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onlyonce_core::{
-    AttemptId, Begin, Claim, Fence, RecordId, Revision, Settled, Settlement, Snapshot, Store, StoreError,
+    AttemptId, Begin, Claim, ErrorKind, Fence, RecordId, Revision, Settled, Settlement, Snapshot, Store,
+    StoreError,
 };
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::builder::Builder;
 use crate::chores;
@@ -22,7 +23,7 @@ use crate::open::{self, Opened};
 use crate::open_error::OpenError;
 use crate::shared::{BACKEND, Open, Shared};
 use crate::time::Time;
-use crate::writer::{Op, Swept, Writer};
+use crate::writer::{Begun, Op, Swept, Writer};
 
 /// A sweep is done in parts of this size, so that calls get their turn in between.
 const SWEEP_AT_ONCE: u32 = 1024;
@@ -45,7 +46,14 @@ pub struct EmbeddedStore {
     pub(crate) shared: Arc<Shared>,
     queue: Option<mpsc::Sender<Op>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Turns to read a large answer that somebody asked for again.
+    large_reads: Semaphore,
 }
+
+/// How many large answers are read at a time.
+const LARGE_READS: usize = 4;
+/// How often a record may move under a begin.
+const ROUNDS: usize = 16;
 
 impl EmbeddedStore {
     /// Opens the store in this directory, which is made if it does not exist. This blocks: call it at the start, or on a
@@ -89,7 +97,7 @@ impl EmbeddedStore {
         let helper = helper.spawn(move || chores::run(&shared_too, &wishes, &weak_queue));
         let writer = thread::Builder::new().name("onlyonce-writer".into()).spawn(move || writer.run(ops));
         let threads = Mutex::new(vec![writer.map_err(failed)?, helper.map_err(failed)?]);
-        Ok(Self { shared, queue: Some(queue), threads })
+        Ok(Self { shared, queue: Some(queue), threads, large_reads: Semaphore::new(LARGE_READS) })
     }
 
     /// Answers what is queued, refuses what comes later, and ends the threads. The directory is free when the store is
@@ -153,7 +161,19 @@ impl Drop for EmbeddedStore {
 impl Store for EmbeddedStore {
     /// Durable before it returns.
     async fn begin(&self, id: &RecordId, claim: &Claim) -> Result<Begin, StoreError> {
-        self.ask("begin", |reply| Op::Begin { id: *id, claim: claim.clone(), reply }).await
+        for _ in 0..ROUNDS {
+            match self.ask("begin", |reply| Op::Begin { id: *id, claim: claim.clone(), reply }).await? {
+                Begun::Told(begin) => return Ok(begin),
+                Begun::Large => {}
+            }
+            // It is never closed.
+            let _turn = self.large_reads.acquire().await;
+            // If it is gone by now, the next begin will say.
+            if let Some(snapshot) = self.get(id).await? {
+                return Ok(Begin::Taken(snapshot));
+            }
+        }
+        Err(StoreError::new(ErrorKind::Busy, BACKEND, "begin", "the record kept changing; retry"))
     }
 
     /// In memory only: a lease dies with the process that holds it, so there is nothing to write, and a full disk does not end it.

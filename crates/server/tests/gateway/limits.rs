@@ -76,6 +76,37 @@ fn a_reader_of_http2_that_opens_no_window_is_cut_off_and_the_other_streams_go_on
 }
 
 #[test]
+fn hundreds_of_replays_at_once_do_not_wait_in_memory_beside_the_budget() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("embedded:./data", &upstream).with(&["--memory", "16MiB"]).start();
+    let runtime = runtime();
+    let stored = key("replayed");
+    let (mut most, mut held) = (0, Vec::new());
+    runtime.block_on(async {
+        let sender = connect(gateway.address, 1 << 20).await.unwrap();
+        assert_eq!(
+            ask(&sender, keyed("/large/1000000", &stored), b"").await,
+            (StatusCode::CREATED, 1_000_000)
+        );
+        let before = gateway.memory();
+        for _ in 0..3 {
+            let sender = connect(gateway.address, 0).await.unwrap();
+            for _ in 0..190 {
+                let Ok(mut ready) = sender.clone().ready().await else { break };
+                let Ok((answer, _)) = ready.send_request(keyed("/large/1000000", &stored), true) else { break };
+                held.push(tokio::spawn(answer));
+            }
+        }
+        for _ in 0..50 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            most = most.max(gateway.memory().saturating_sub(before) / 1024);
+        }
+    });
+    assert_eq!(gateway.post("/pay", &key("honest"), "x").status, 201);
+    assert!(most < 100, "{most} MiB more than before, of a budget of 16");
+}
+
+#[test]
 fn a_reader_of_http1_that_does_not_read_is_cut_off() {
     let upstream = Upstream::start();
     let gateway = Setup::new("memory:", &upstream).with(&["--body-timeout", "1s"]).start();

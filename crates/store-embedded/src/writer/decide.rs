@@ -70,7 +70,9 @@ impl Decided {
 impl Writer {
     pub(super) fn decide(&mut self, op: Op, decided: &mut Decided) {
         let answer = match op {
-            Op::Begin { id, claim, reply } => Answer::Begin(reply, self.begin(id, &claim, decided)),
+            Op::Begin { id, claim, reply } => {
+                Answer::Begin(reply, self.begin(id, &claim, decided).map(Into::into))
+            }
             Op::Settle { id, attempt, how, reply } => {
                 Answer::Settled(reply, "settle", self.settle(id, &attempt, &how, decided))
             }
@@ -171,7 +173,7 @@ impl Writer {
     /// Refuses a new record when the store is full and nothing has expired.
     fn make_room(&mut self, decided: &mut Decided) -> Result<(), StoreError> {
         self.shared.check("begin")?;
-        self.limits.check_disk(self.shared.directory.path())?;
+        self.limits.check_disk(self.shared.directory.path(), self.shared.time.clock.now())?;
         while self.is_full(decided) {
             let swept = self.sweep(64, decided)?;
             if !swept.more && self.is_full(decided) {

@@ -27,7 +27,7 @@ use crate::open::{self, Opened};
 use crate::shared::{BACKEND, Shared, Stop};
 use crate::stored::{Tag, Totals, decode_record, encode_note};
 use decide::Decided;
-pub(crate) use op::{Op, Swept};
+pub(crate) use op::{Begun, Op, Swept};
 
 /// One batch takes no more operations than this, so that nobody waits for too many others.
 const MAX_BATCH: usize = 1024;

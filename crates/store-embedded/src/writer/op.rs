@@ -1,6 +1,8 @@
 //! What callers ask of the writer, and how it answers.
 
-use onlyonce_core::{AttemptId, Begin, Claim, Fence, RecordId, Settled, Settlement, StoreError};
+use onlyonce_core::{
+    AttemptId, Begin, Claim, Fence, RecordId, Settled, Settlement, Snapshot, State, StoreError,
+};
 use tokio::sync::oneshot::Sender;
 
 pub(crate) type Reply<T> = Sender<Result<T, StoreError>>;
@@ -10,7 +12,7 @@ pub(crate) enum Op {
     Begin {
         id: RecordId,
         claim: Claim,
-        reply: Reply<Begin>,
+        reply: Reply<Begun>,
     },
     Settle {
         id: RecordId,
@@ -37,6 +39,30 @@ pub(crate) enum Op {
     },
     /// Take what is queued, and no more.
     Close,
+}
+
+/// What a begin led to.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    Told(Begin),
+    /// There is a large answer. Callers read it themselves, a few at a time: hundreds that the writer had read would wait in memory for
+    /// those who asked for them.
+    Large,
+}
+
+/// Larger answers are not read by the writer's side.
+const LARGE: usize = 32 << 10;
+
+impl From<Begin> for Begun {
+    fn from(begin: Begin) -> Self {
+        match begin {
+            Begin::Taken(Snapshot {
+                state: State::Completed(answer) | State::Lapsed { evidence: answer, .. },
+                ..
+            }) if answer.0.len() > LARGE => Self::Large,
+            told => Self::Told(told),
+        }
+    }
 }
 
 /// What one part of a sweep did.
@@ -66,7 +92,7 @@ impl Op {
 /// An answer that waits for its batch to be durable.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Begin(Reply<Begin>, Result<Begin, StoreError>),
+    Begin(Reply<Begun>, Result<Begun, StoreError>),
     Settled(Reply<Settled>, &'static str, Result<Settled, StoreError>),
     Swept(Reply<Swept>, Result<Swept, StoreError>),
     Touched(Sender<()>),
