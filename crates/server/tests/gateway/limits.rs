@@ -93,7 +93,9 @@ fn hundreds_of_replays_at_once_do_not_wait_in_memory_beside_the_budget() {
             let sender = connect(gateway.address, 0).await.unwrap();
             for _ in 0..190 {
                 let Ok(mut ready) = sender.clone().ready().await else { break };
-                let Ok((answer, _)) = ready.send_request(keyed("/large/1000000", &stored), true) else { break };
+                let Ok((answer, _)) = ready.send_request(keyed("/large/1000000", &stored), true) else {
+                    break;
+                };
                 held.push(tokio::spawn(answer));
             }
         }
