@@ -65,7 +65,9 @@ async fn what_nobody_knows_behind_nobody_knows_in_front() {
     ] {
         let service = first_refused(kind).await;
         service.client.send(post("/pay").key("k")).await;
-        service.client.send(post("/pay").key("k")).await.assert_problem(409, "outcome-unknown");
+        let again = service.client.send(post("/pay").key("k")).await;
+        again.assert_problem(409, "outcome-unknown");
+        assert!(!again.is_replay(), "{kind:?} is no answer");
         assert_eq!(service.effects(), 0);
     }
 }
