@@ -3,12 +3,13 @@
 use crate::cmd::Cmd;
 use crate::step::Step;
 use crate::workspace::Choice;
-use crate::{features, needs, services, tools};
+use crate::{bench, features, needs, services, tools};
 
 pub(crate) fn tools() -> Step {
     Step::call("tools", || {
         tools::ensure()?;
-        needs::ensure(needs::TESTS)
+        needs::ensure(needs::TESTS)?;
+        needs::ensure(needs::BENCHES)
     })
 }
 
@@ -51,3 +52,16 @@ pub(crate) fn doc_tests(choice: &Choice<'_>) -> Step {
     let libraries = choice.only(|package| package.has_doc_tests());
     Step::command(title, Cmd::cargo("test --doc --all-features").args(libraries.flags()))
 }
+
+/// For the whole workspace only: most programs measure several packages at once.
+pub(crate) fn benches(choice: &Choice<'_>) -> Step {
+    let title = "benchmarks start";
+    if choice.is_whole() { Step::call(title, bench::each_starts) } else { Step::nothing(title, NOT_WHOLE) }
+}
+
+pub(crate) fn counts(choice: &Choice<'_>) -> Step {
+    let title = "counts";
+    if choice.is_whole() { Step::call(title, bench::no_count_grew) } else { Step::nothing(title, NOT_WHOLE) }
+}
+
+const NOT_WHOLE: &str = "only without --only";

@@ -54,6 +54,16 @@ pub(crate) const TESTS: &[Need] = &[
     },
 ];
 
+/// What the measurements need beside the servers; see `bench`.
+pub(crate) const BENCHES: &[Need] = &[
+    Need { program: "nginx", packages: &["nginx-light"], why: "the gateway is measured beside it" },
+    Need {
+        program: "valgrind",
+        packages: &["valgrind"],
+        why: "instructions and allocations are counted with it",
+    },
+];
+
 /// What the private servers need; see `services`.
 pub(crate) const SERVERS: &[Need] = &[
     Need {

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::workspace::Workspace;
 use crate::{gate, step};
 
-/// The one test command: tools, format, clippy, rustdoc, each feature alone, tests, doc tests.
+/// The one test command: tools, format, clippy, rustdoc, each feature alone, tests, doc tests, benchmarks for a moment, counts.
 ///
 /// Installs what is missing, stops at the first step that fails, and says how to run just that step again.
 #[derive(Debug, Args)]
@@ -32,5 +32,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         gate::each_feature_alone(&chosen),
         gate::tests(&chosen),
         gate::doc_tests(&chosen),
+        gate::benches(&chosen),
+        gate::counts(&chosen),
     ])
 }

@@ -23,7 +23,6 @@ pub(crate) struct Package {
 
 #[derive(Debug, Deserialize)]
 struct Target {
-    kind: Vec<String>,
     doctest: bool,
 }
 
@@ -60,11 +59,6 @@ impl Workspace {
 
     pub(crate) fn has(&self, package: &str) -> bool {
         self.packages.iter().any(|known| known.name == package)
-    }
-
-    pub(crate) fn has_benches(&self, package: &str) -> bool {
-        let bench = |target: &Target| target.kind.iter().any(|kind| kind == "bench");
-        self.packages.iter().any(|known| known.name == package && known.targets.iter().any(bench))
     }
 
     /// The packages of these names, or all of them if there are no names.

@@ -9,7 +9,7 @@ mod redis;
 
 use std::time::Duration;
 
-use onlyonce_bench_report::Report;
+use onlyonce_bench_report::{Length, Report};
 
 /// How long and how often to measure.
 #[derive(Debug, Clone, Copy)]
@@ -19,12 +19,11 @@ struct Effort {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let quick = std::env::args().any(|argument| argument == "--quick");
-    let effort = if quick {
-        Effort { rounds: 5, round: Duration::from_millis(200) }
-    } else {
-        Effort { rounds: 9, round: Duration::from_secs(1) }
-    };
+    let effort = Length::from_args().pick(
+        Effort { rounds: 1, round: Duration::from_millis(20) },
+        Effort { rounds: 5, round: Duration::from_millis(200) },
+        Effort { rounds: 9, round: Duration::from_secs(1) },
+    );
     let url = std::env::var("ONLYONCE_TEST_REDIS_URL")
         .map_err(|_| "ONLYONCE_TEST_REDIS_URL is not set: run `cargo xtask bench --peers`")?;
     let mut report = Report::default();

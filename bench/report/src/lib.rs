@@ -13,6 +13,40 @@ use std::{fs, io};
 
 use serde::Serialize;
 
+/// How long a program may measure, from its command line: `--moment` shows only that it still works, `--quick` roughly where
+/// we are, and without either the figures are worth keeping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// As little as makes a figure.
+    Moment,
+    /// Fewer and shorter rounds.
+    Quick,
+    /// All rounds.
+    Full,
+}
+
+impl Length {
+    /// The length that this process was asked for.
+    #[must_use]
+    pub fn from_args() -> Self {
+        let asked = |flag: &str| std::env::args().any(|argument| argument == flag);
+        match (asked("--moment"), asked("--quick")) {
+            (true, _) => Self::Moment,
+            (_, true) => Self::Quick,
+            _ => Self::Full,
+        }
+    }
+
+    /// The one of three that belongs to this length.
+    pub fn pick<T>(self, moment: T, quick: T, full: T) -> T {
+        match self {
+            Self::Moment => moment,
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+}
+
 /// What a figure should be.
 #[derive(Debug, Clone, Copy)]
 pub enum Goal {

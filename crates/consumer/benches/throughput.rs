@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::consumer::{PullConsumer, pull};
 use async_nats::jetstream::{self, Context, stream};
 use futures_util::{StreamExt, TryStreamExt};
-use onlyonce_bench_report::{Goal, Report};
+use onlyonce_bench_report::{Goal, Length, Report};
 use onlyonce_consumer::{Consumer, Job, Nats};
 use onlyonce_core::codec::CodecError;
 use onlyonce_core::{Bytes, Class, Classify, Idempotency};
@@ -172,8 +172,7 @@ impl Bench {
 }
 
 fn main() {
-    let quick = std::env::args().any(|argument| argument == "--quick");
-    let (messages, rounds) = if quick { (1_000, 3) } else { (10_000, 5) };
+    let (messages, rounds) = Length::from_args().pick((50, 1), (1_000, 3), (10_000, 5));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(measure(messages, rounds));
 }

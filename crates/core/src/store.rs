@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 
 use crate::error::StoreError;
 use crate::key::{Hash16, RecordId};
@@ -89,7 +90,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 /// Looking through a store, for people and tools; not needed to run calls.
 #[async_trait]
 pub trait Inspect: Store {
-    /// The records that match, in a stable order, at most `limit`, from `after` on.
+    /// The records that match, in a stable order, at most `limit`, from `after` on. Of their answers there is no more than the
+    /// [beginning](Listed::ANSWER_BYTES), here and in [`lapsed`](Self::lapsed).
     ///
     /// # Errors
     /// If the backend fails, or the cursor is not one of its own.
@@ -183,8 +185,25 @@ pub struct Cursor(pub String);
 pub struct Listed {
     /// Its id.
     pub id: RecordId,
-    /// The record.
+    /// The record, with no more than the beginning of its answer.
     pub snapshot: Snapshot,
+}
+
+impl Listed {
+    /// How much of an answer is in a listing: enough to say of what kind it is. [`Store::get`] reads it whole.
+    pub const ANSWER_BYTES: usize = 64;
+
+    /// The record as a listing shows it.
+    #[must_use]
+    pub fn new(id: RecordId, mut snapshot: Snapshot) -> Self {
+        if let State::Completed(answer) | State::Lapsed { evidence: answer, .. } = &mut snapshot.state
+            && answer.0.len() > Self::ANSWER_BYTES
+        {
+            // A copy: a part of it would keep all of it in memory.
+            answer.0 = Bytes::copy_from_slice(&answer.0[..Self::ANSWER_BYTES]);
+        }
+        Self { id, snapshot }
+    }
 }
 
 /// One page of a listing.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onlyonce_core::codec::CodecError;
 use onlyonce_core::{
-    AttemptId, Begin, Bytes, Call, Claim, Class, Classify, Clock, Fence, Fingerprint, Idempotency,
-    ManualClock, MemoryStore, Moment, OnLapse, Order, Owner, RecordId, Refusal, Revision, SequenceKey,
-    Settings, Settled, Settlement, Sleep, Snapshot, State, Store, StoreError, Takeover, Verdict,
+    AttemptId, Begin, Bytes, Call, Claim, Class, Classify, Clock, Fence, Filter, Fingerprint, Idempotency,
+    Inspect, ManualClock, MemoryStore, Moment, OnLapse, Order, Owner, RecordId, Refusal, Revision,
+    SequenceKey, Settings, Settled, Settlement, Sleep, Snapshot, State, Store, StoreError, Takeover, Verdict,
 };
 
 #[derive(Debug)]
@@ -227,4 +227,32 @@ async fn a_wall_clock_that_is_set_forward_keeps_no_retry_of_the_highest_number_o
     step.store(3_600_000_000, Ordering::SeqCst);
     clock.advance(Duration::from_secs(5));
     assert_eq!(send(&once, 42).await.unwrap(), 42);
+}
+
+#[tokio::test]
+async fn a_call_waits_for_one_who_is_just_moving_the_mark() {
+    let memory = Arc::new(MemoryStore::new());
+    let once = Idempotency::builder_shared(memory.clone()).build().unwrap();
+    send(&once, 41).await.unwrap();
+    let records = memory.list(&Filter::default(), None, 10).await.unwrap().records;
+    let mark = records.into_iter().find(|listed| SequenceKey::is_mark(&listed.snapshot.label.route)).unwrap();
+    // Another process has written a higher number, and is about to say so.
+    let claim = Claim {
+        owner: Owner::random(),
+        fingerprint: Fingerprint::empty(),
+        lease: Duration::from_secs(5),
+        retain_unsettled: 48 * HOUR,
+        takeover: Takeover::Seen(mark.snapshot.fence),
+        label: mark.snapshot.label.clone(),
+    };
+    let Begin::Acquired { fence, .. } = memory.begin(&mark.id, &claim).await.unwrap() else {
+        panic!("taken")
+    };
+    let waits = tokio::spawn(async move { send(&once, 43).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!waits.is_finished(), "it gave up: {:?}", waits.await.unwrap());
+    let attempt = AttemptId { owner: claim.owner, fence: Some(fence) };
+    let how = Settlement { verdict: Verdict::Released, retain: 48 * HOUR };
+    assert_eq!(memory.settle(&mark.id, &attempt, &how).await.unwrap(), Settled::Applied);
+    assert_eq!(waits.await.unwrap().unwrap(), 43);
 }

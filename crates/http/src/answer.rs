@@ -78,6 +78,14 @@ impl StoredAnswer {
         }
     }
 
+    /// The status of stored bytes, of which only the [beginning](onlyonce_core::Listed::ANSWER_BYTES) need be there. They are not checked.
+    #[must_use]
+    pub fn status_of(answer: &Answer) -> Option<StatusCode> {
+        let mut reader = Reader::new(answer.0.clone(), FORMAT, VERSION).ok()?;
+        let _kind = reader.number().ok()?;
+        StatusCode::from_u16(u16::try_from(reader.number().ok()?).ok()?).ok()
+    }
+
     /// Reads stored bytes.
     ///
     /// # Errors
@@ -196,6 +204,19 @@ mod tests {
             // Bytes with room to spare are not given back as they were made.
             let expected = stored.len();
             assert_eq!(Vec::from(stored).capacity(), expected);
+        }
+    }
+
+    #[test]
+    fn the_status_is_in_the_beginning() {
+        let response = Response::builder().status(201).body(Bytes::from(vec![b'x'; 1000])).unwrap();
+        let tombstone = StoredAnswer::tombstone(StatusCode::CREATED, &HeaderMap::new()).encode();
+        for stored in [StoredAnswer::whole(response).encode(), tombstone] {
+            let beginning = stored.0.slice(..stored.0.len().min(onlyonce_core::Listed::ANSWER_BYTES));
+            assert_eq!(StoredAnswer::status_of(&Answer(beginning)), Some(StatusCode::CREATED));
+        }
+        for none in [&b""[..], b"H", b"H\x02\x00", b"X\x02\x00\xc9\x01"] {
+            assert_eq!(StoredAnswer::status_of(&Answer(Bytes::copy_from_slice(none))), None);
         }
     }
 

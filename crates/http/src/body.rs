@@ -42,6 +42,17 @@ impl<B> RequestBody<B> {
     pub(crate) fn read(read: InMemory) -> Self {
         Self { read, passed: None }
     }
+
+    /// Whether it comes while it is read, and is not in memory.
+    #[must_use]
+    pub fn is_passed_on(&self) -> bool {
+        self.passed.is_some()
+    }
+
+    /// The body that is passed on, unless it is in memory.
+    pub fn passed_mut(&mut self) -> Option<&mut B> {
+        self.passed.as_mut()
+    }
 }
 
 impl<B> Body for RequestBody<B>
@@ -78,7 +89,7 @@ where
 }
 
 /// The size of what is there and what follows. A body with trailers has no exact size: in HTTP/1.1 there would be no place for them.
-fn size_hint(there: usize, rest: SizeHint, with_trailers: bool) -> SizeHint {
+pub(crate) fn size_hint(there: usize, rest: SizeHint, with_trailers: bool) -> SizeHint {
     let mut hint = SizeHint::new();
     hint.set_lower(rest.lower().saturating_add(there as u64));
     if let Some(upper) = rest.upper().filter(|_| !with_trailers) {
@@ -123,6 +134,16 @@ impl<B> ResponseBody<B> {
         self
     }
 
+    /// Whether it may wait for its reader in memory.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.reserved.as_ref().is_none_or(Reservation::may_wait)
+    }
+
+    /// From now on it waits for nobody but its reader.
+    pub(crate) fn for_reader(&mut self) {
+        self.reserved.iter_mut().for_each(Reservation::for_reader);
+    }
+
     /// The same, and a call ends when it does.
     pub(crate) fn ending(mut self, call: Unsettled<B>) -> Self {
         self.call = Some(Box::new(call));
@@ -158,8 +179,6 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Self { data, trailers, rest, call, reserved } = &mut *self;
-        // Now it is read, and before its call had ended.
-        reserved.iter_mut().for_each(Reservation::for_reader);
         if let (Some(open), Some(rest)) = (call.as_mut(), rest.as_mut()) {
             let frame = ready!(open.poll_frame(data, rest.as_mut(), cx));
             if data.is_empty() {
@@ -278,6 +297,10 @@ where
         if body.size_hint().lower() > limit as u64 {
             return Ok(Pulled::TooLarge(data));
         }
+        let lower = usize::try_from(body.size_hint().lower()).unwrap_or(limit);
+        if lower > 0 {
+            memory.pay_ahead(lower).await;
+        }
         let mut time = None;
         while !body.is_end_stream() {
             let next = poll_fn(|cx| match body.as_mut().poll_frame(cx) {
@@ -302,17 +325,16 @@ where
                         return Ok(Pulled::TooLarge(data));
                     }
                     let mut pay = std::pin::pin!(memory.pay(length));
-                    let paid = poll_fn(|cx| match pay.as_mut().poll(cx) {
-                        Poll::Ready(paid) => Poll::Ready(Some(paid)),
-                        Poll::Pending => {
-                            let time = time.get_or_insert_with(|| clock.sleep(patience));
-                            time.as_mut().poll(cx).map(|()| None)
+                    let paid = poll_fn(|cx| {
+                        let paid = pay.as_mut().poll(cx);
+                        if paid.is_pending() {
+                            // It waits for our memory: that is not its slowness, and nothing is lost because of it.
+                            time = None;
                         }
+                        paid
                     });
-                    match paid.await {
-                        Some(Ok(())) => {}
-                        Some(Err(NoRoom)) => return Ok(Pulled::NoRoom(data)),
-                        None => return Ok(Pulled::TooSlow(data)),
+                    if let Err(NoRoom) = paid.await {
+                        return Ok(Pulled::NoRoom(data));
                     }
                 }
                 Err(frame) => trailers = frame.into_trailers().ok().map(Box::new),

@@ -21,7 +21,8 @@ use crate::exchange::Exchange;
 use crate::headers;
 use crate::key::{KeyFrom, from_sequence};
 use crate::layer::Shared;
-use crate::memory::{Account, BodyMemory, EvictionMark, Reservation};
+use crate::memory::{Account, BodyMemory, EvictionMark, Place, Reservation};
+use crate::merged;
 use crate::meter::{Meter, Tally};
 use crate::options::MissingKey;
 use crate::path;
@@ -52,6 +53,10 @@ pub(crate) fn refuse<R>(
     let (label, is_pattern) = routes::label(route, parts);
     Meter::new(shared, &label, is_pattern).count(Tally::Problem(problem.name()), &**route.once.clock());
     problem.respond(Audience::of(&parts.headers), &shared.docs)
+}
+
+fn overloaded() -> Problem {
+    Problem::new(ProblemKind::Overloaded).retry_after(Duration::from_secs(1))
 }
 
 /// A body that carries along what it takes in memory.
@@ -147,6 +152,9 @@ impl<S> Call<S> {
             Ok(None) => return Prepared::Refuse(Problem::key_missing(&self.route.options.key)),
             Err(problem) => return Prepared::Refuse(problem),
         };
+        if let Err(why) = merged::check_key(&self.route.options.key, &self.parts, &body.bytes) {
+            return Prepared::Refuse(Problem::new(ProblemKind::KeyInvalid).because(why));
+        }
         let scope = match self.caller.take() {
             Ok(scope) => scope,
             Err(problem) => return Prepared::Refuse(problem),
@@ -231,13 +239,14 @@ impl<S> Call<S> {
         {
             Ok(Pulled::Whole(body)) => {
                 let mut memory = body_memory.into_reservation();
+                if !memory.account().may_begin(self.place(memory.account())) {
+                    return Err(overloaded());
+                }
                 // From now on it may run, and nothing may be taken away from it.
                 memory.keep();
                 Ok((body, memory))
             }
-            Ok(Pulled::NoRoom(_)) => {
-                Err(Problem::new(ProblemKind::Overloaded).retry_after(Duration::from_secs(1)))
-            }
+            Ok(Pulled::NoRoom(_)) => Err(overloaded()),
             Ok(Pulled::TooLarge(_)) => Err(Problem::new(ProblemKind::RequestTooLarge)
                 .because(format_args!("the limit is {} bytes", options.max_request))),
             Ok(Pulled::TooSlow(_)) => Err(Problem::new(ProblemKind::RequestTimeout)),
@@ -268,6 +277,7 @@ impl<S> Call<S> {
         let (route, is_pattern) = routes::label(&self.route, &self.parts);
         let clock = self.route.once.clock();
         let meter = Meter::new(&self.shared, &route, is_pattern).timed(self.shared.timings, &**clock);
+        let askable = self.route.options.recover.as_ref().is_some_and(|hook| hook.is_for(&key));
         let label = Label { route, key: Hash16::of_key(&key), scope: Hash16::of_scope(scope) };
         Exchange {
             id: RecordId::of_http(scope, method, &path, &key),
@@ -276,10 +286,12 @@ impl<S> Call<S> {
             audience: Audience::of(&self.parts.headers),
             expired: false,
             increasing: self.increasing(scope),
-            question: self.route.options.recover.is_some().then(|| Box::new((self.parts.clone(), key))),
+            question: askable.then(|| Box::new((self.parts.clone(), key))),
+            askable,
             route: Arc::clone(&self.route),
             shared: Arc::clone(&self.shared),
             meter,
+            place: self.place(memory.account()),
             memory,
         }
     }
@@ -294,6 +306,10 @@ impl<S> Call<S> {
         let number = from_sequence(&self.parts.headers, name).ok().flatten()?;
         let operation = Operation::http(self.parts.method.as_str(), &path::of(&self.parts));
         Some(Box::new((scope.clone(), operation, number)))
+    }
+
+    fn place(&self, account: &Account) -> Place {
+        account.place(&self.parts.method, self.parts.uri.path())
     }
 
     /// The key as the client wrote it, for the answer to repeat; keys from elsewhere than a header are not repeated.

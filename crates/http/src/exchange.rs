@@ -27,9 +27,9 @@ use crate::call::Call;
 use crate::classify::classify;
 use crate::headers::{self, Selected};
 use crate::layer::Shared;
-use crate::memory::{BodyMemory, Reservation};
+use crate::memory::{BodyMemory, Place, Reservation};
 use crate::meter::{Meter, Tally};
-use crate::options::{Question, StoreDown};
+use crate::options::{NotRetained, Question, StoreDown};
 use crate::problem::{Doubt, Problem, ProblemKind};
 use crate::relayed::Relayed;
 use crate::replay;
@@ -52,6 +52,8 @@ pub(crate) struct Exchange {
     pub(crate) meter: Meter,
     /// What its request takes in memory.
     pub(crate) memory: Reservation,
+    /// Where the size of its answer is noted.
+    pub(crate) place: Place,
     /// Who reads problems.
     pub(crate) audience: Audience,
     /// The time of its token is over: it may not run, but may have run before.
@@ -62,6 +64,8 @@ pub(crate) struct Exchange {
     pub(crate) echo: Option<HeaderValue>,
     /// The request and its key, as the recovery hook gets them.
     pub(crate) question: Option<Box<(Parts, Key)>>,
+    /// Whether the hook can be asked about it.
+    pub(crate) askable: bool,
 }
 
 /// What a handler's end means: how the call is to be ended, what is recorded of it, and what the client gets if that works.
@@ -185,7 +189,8 @@ impl Exchange {
                 let (request, key) = *question;
                 hook.ask(Question { request, key, permit: asking.permit().clone() }).await
             }
-            _ => {
+            (Some(_), None) => Recovery::Unknown,
+            (None, _) => {
                 tracing::error!(record = %self.id, "OnLapse::Ask needs Options::recover; the outcome stays unknown");
                 Recovery::Unknown
             }
@@ -193,7 +198,11 @@ impl Exchange {
         let found = match found {
             Recovery::Done(response) => {
                 let (parts, body) = response.into_parts();
-                Recovery::Done(self.whole(&parts, &InMemory { bytes: body, trailers: None }))
+                Recovery::Done(if parts.extensions.get::<NotRetained>().is_some() {
+                    StoredAnswer::tombstone(parts.status, &parts.headers).encode()
+                } else {
+                    self.whole(&parts, &InMemory { bytes: body, trailers: None })
+                })
             }
             Recovery::NotDone => Recovery::NotDone,
             Recovery::Unknown => Recovery::Unknown,
@@ -286,7 +295,7 @@ impl Exchange {
         let read = if !is_bodiless && (is_stream(&parts.headers) || patience.is_zero()) {
             Either::Left(ready(Ok(Read::Stream(ResponseBody::stream(Pieces::default(), Box::pin(body))))))
         } else {
-            let body_memory = BodyMemory::of_answer(self.memory.account());
+            let body_memory = BodyMemory::of_answer(self.memory.account(), self.place);
             Either::Right(body::read(body, limit, patience, &**self.route.once.clock(), body_memory))
         };
         async move {
@@ -337,7 +346,10 @@ impl Exchange {
     {
         let (id, meter, route) = (self.id, self.meter.clone(), Arc::clone(&self.route));
         let call = Unsettled::new(Open { running, class, record, id, meter, route });
-        self.mark(response, None).map(|body| body.ending(call))
+        self.mark(response, None).map(|mut body| {
+            body.for_reader();
+            body.ending(call)
+        })
     }
 
     /// What the client gets, now that the call has ended.
@@ -354,16 +366,28 @@ impl Exchange {
             Err(error) => return self.store_failed(error),
         };
         self.count(class.into());
-        let response = match reply {
+        let mut response = match reply {
             Ok(response) => response,
             Err(problem) => return self.tell(problem),
         };
         let kept_for = (stored && class == Class::Keep).then_some(self.intent.settings.retain);
+        let is_replayed = kept_for.is_some() && self.intent.settings.mode == Mode::Replay;
+        if is_replayed && !response.body().may_wait() {
+            return self.tell(self.come_back());
+        }
+        response.body_mut().for_reader();
         let mut response = self.mark(response, kept_for);
         if !stored {
             response.headers_mut().insert(STORED, HeaderValue::from_static("false"));
         }
         response
+    }
+
+    /// The answer is kept, and there is no room to hold it for its reader: a retry gets it.
+    fn come_back(&self) -> Problem {
+        Problem::new(ProblemKind::InProgress)
+            .because("the call is done, and there is no memory for its answer at the moment; a retry gets it")
+            .retry_after(Duration::from_secs(1))
     }
 
     /// A first answer with our own words in its head.
@@ -411,7 +435,9 @@ impl Exchange {
                     let clock = &**self.route.once.clock();
                     let replay =
                         replay::answer(response, trailers, self.echo.clone(), stored.expires_in, clock);
-                    return replay.map(|body| body.holding(reserved));
+                    let mut replay = replay.map(|body| body.holding(reserved));
+                    replay.body_mut().for_reader();
+                    return replay;
                 }
                 Ok(StoredAnswer::Tombstone { status, location }) => {
                     return self.refuse(Problem::not_retained(status, location));
@@ -453,7 +479,7 @@ impl Exchange {
             _ if self.expired => Doubt::Hold,
             OnLapse::Hold => Doubt::Hold,
             OnLapse::Rerun => Doubt::Rerun,
-            OnLapse::Ask { after } if self.route.options.recover.is_some() => Doubt::Ask(after),
+            OnLapse::Ask { after } if self.askable => Doubt::Ask(after),
             OnLapse::Ask { .. } => Doubt::Hold,
         }
     }

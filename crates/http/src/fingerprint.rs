@@ -5,6 +5,8 @@ use http::request::Parts;
 use onlyonce_core::json::Json;
 use onlyonce_core::{Fingerprint, FingerprintBuilder, InputError};
 
+use crate::merged;
+
 /// What makes two requests with the same key the same request.
 ///
 /// ```
@@ -47,6 +49,7 @@ impl FingerprintOf {
                     |cause| InputError::new(format!("the body must be JSON that all read alike: {cause}"));
                 let document = Json::parse(body).map_err(unclear)?;
                 pointers.iter().try_fold(builder, |builder, pointer| {
+                    merged::check_member(pointer, parts, &document)?;
                     Ok(match document.at(pointer).map_err(unclear)? {
                         Some(member) => builder.json(member),
                         None => builder.optional(None),

@@ -99,7 +99,7 @@ pub(crate) fn from_header(headers: &HeaderMap, name: &HeaderName) -> Result<Opti
     if values.next().is_some() {
         return Err(InputError::new(format!("there are several {name} headers; send one")));
     }
-    parse_header(value).map(Some)
+    key_of_header(value).map(Some)
 }
 
 /// Reads the one number of a request; `None` if there is none. `007` and `7` are the same.
@@ -111,7 +111,18 @@ pub(crate) fn from_sequence(headers: &HeaderMap, name: &HeaderName) -> Result<Op
     number.map(Some).ok_or_else(|| InputError::new(format!("{name} is a whole number below 2^64, in digits")))
 }
 
-fn parse_header(value: &HeaderValue) -> Result<Key, InputError> {
+/// Reads a key as it stands in a header: `k`, `"k"` and `"k";p=1` are the same.
+///
+/// ```
+/// use http::HeaderValue;
+/// use onlyonce_http::key_of_header;
+/// assert_eq!(key_of_header(&HeaderValue::from_static("\"k\""))?.as_str(), "k");
+/// # Ok::<(), onlyonce_core::InputError>(())
+/// ```
+///
+/// # Errors
+/// If it is neither a structured-field string nor bare visible ASCII.
+pub fn key_of_header(value: &HeaderValue) -> Result<Key, InputError> {
     let bytes = value.as_bytes();
     if !bytes.is_ascii() {
         return Err(InputError::new(
@@ -175,7 +186,7 @@ mod tests {
     use super::*;
 
     fn header(value: &[u8]) -> Result<Key, InputError> {
-        parse_header(&HeaderValue::from_bytes(value).unwrap())
+        key_of_header(&HeaderValue::from_bytes(value).unwrap())
     }
 
     #[test]

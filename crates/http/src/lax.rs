@@ -22,14 +22,11 @@ pub(crate) fn ambiguity(routes: &Routes, parts: &Parts, own: Option<&Arc<Route>>
     }
     // A form may be sent with its method in the query.
     let query = parts.uri.query().unwrap_or_default();
-    if query.contains("_method") {
-        let is_other = |method: &str| Replaces::Method.leads_elsewhere(routes, parts, method, own);
-        if !matches!(pairs::find(query.as_bytes(), "_method"), Ok(method) if !method.as_deref().is_some_and(is_other))
-        {
-            return Some(
-                "some services read the method from _method in its query, and other rules hold there".into(),
-            );
-        }
+    let is_other = |method: &str| Replaces::Method.leads_elsewhere(routes, parts, method, own);
+    if pairs::all_alike(query.as_bytes(), "_method").any(|value| methods_in(&value).any(is_other)) {
+        return Some(
+            "some services read the method from _method in its query, and other rules hold there".into(),
+        );
     }
     parts.headers.keys().find_map(|name| {
         let replaces = Replaces::of(name)?;
@@ -41,6 +38,12 @@ pub(crate) fn ambiguity(routes: &Routes, parts: &Parts, own: Option<&Arc<Route>>
             format!("some services read {} from {name}, and other rules hold there", replaces.what())
         })
     })
+}
+
+/// What services may read in a value that stands for a method: some trim it, some cut it at a NUL, some take one of a list.
+fn methods_in(value: &[u8]) -> impl Iterator<Item = &str> {
+    let words = value.split(|byte| !byte.is_ascii_alphanumeric() && !b"-_".contains(byte));
+    words.filter_map(|word| std::str::from_utf8(word).ok()).filter(|word| !word.is_empty())
 }
 
 /// Whether some services go by this header instead of the method or path of a request, for instance `X-HTTP-Method-Override`.

@@ -105,8 +105,10 @@ impl Options {
     pub(crate) fn validate(&self) -> Result<(), InputError> {
         self.key.validate()?;
         self.fingerprint.validate()?;
-        if self.max_request == 0 || self.max_response == 0 {
-            return Err(InputError::new("max_request and max_response must be at least 1 byte"));
+        for (name, limit) in [("max_request", self.max_request), ("max_response", self.max_response)] {
+            if limit == 0 {
+                return Err(InputError::new(format!("{name} must be at least 1 byte")));
+            }
         }
         let patience = Duration::from_millis(1)..=Duration::from_secs(3600);
         if !patience.contains(&self.request_patience) {
@@ -144,6 +146,11 @@ pub struct Question {
     pub permit: Permit,
 }
 
+/// An extension of the answer that a [`Recover`] found: it is not there whole. It is kept that it happened, and no more; retries get
+/// 409 `response-not-retained`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotRetained;
+
 type Found = Pin<Box<dyn Future<Output = Recovery<Response<Bytes>>> + Send>>;
 
 /// Finds out whether an attempt that ended without a word happened. "Not done" must mean that it can no longer happen.
@@ -160,7 +167,10 @@ type Found = Pin<Box<dyn Future<Output = Recovery<Response<Bytes>>> + Send>>;
 /// # async fn find_payment(_: &str) -> Option<String> { None }
 /// ```
 #[derive(Clone)]
-pub struct Recover(Arc<dyn Fn(Question) -> Found + Send + Sync>);
+pub struct Recover {
+    ask: Arc<dyn Fn(Question) -> Found + Send + Sync>,
+    only_for: Arc<dyn Fn(&Key) -> bool + Send + Sync>,
+}
 
 impl Recover {
     /// Asks with a function of yours.
@@ -168,11 +178,22 @@ impl Recover {
     where
         F: Future<Output = Recovery<Response<Bytes>>> + Send + 'static,
     {
-        Self(Arc::new(move |question| Box::pin(ask(question))))
+        Self { ask: Arc::new(move |question| Box::pin(ask(question))), only_for: Arc::new(|_| true) }
+    }
+
+    /// Asks about calls with these keys only. Others stay unknown until a person decides, and their callers are told so.
+    #[must_use]
+    pub fn only_for(mut self, keys: impl Fn(&Key) -> bool + Send + Sync + 'static) -> Self {
+        self.only_for = Arc::new(keys);
+        self
+    }
+
+    pub(crate) fn is_for(&self, key: &Key) -> bool {
+        (self.only_for)(key)
     }
 
     pub(crate) fn ask(&self, question: Question) -> Found {
-        (self.0)(question)
+        (self.ask)(question)
     }
 }
 

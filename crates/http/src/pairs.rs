@@ -11,10 +11,8 @@ use percent_encoding::percent_decode;
 /// If it is there several times, also by a name or behind a separator that only some services read so, or if it is not text.
 pub(crate) fn find<'a>(encoded: &'a [u8], name: &str) -> Result<Option<Cow<'a, str>>, InputError> {
     // `;` separated parameters once, and to some services it still does.
-    let alike = encoded.split(|byte| matches!(byte, b'&' | b';')).filter(|piece| {
-        let found = decoded(split(piece).0);
-        folded(&found) == folded(name.as_bytes())
-    });
+    let pieces = encoded.split(|byte| matches!(byte, b'&' | b';'));
+    let alike = pieces.filter(|piece| is_alike(&decoded(split(piece).0), name));
     let mut exact = encoded.split(|byte| *byte == b'&').map(split);
     let exact = exact.find(|(found, _)| *decoded(found) == *name.as_bytes());
     match (alike.count(), exact) {
@@ -33,6 +31,24 @@ pub(crate) fn find<'a>(encoded: &'a [u8], name: &str) -> Result<Option<Cow<'a, s
     }
 }
 
+/// The values of every parameter that some service takes for this one.
+pub(crate) fn all_alike<'a>(encoded: &'a [u8], name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
+    let pieces = encoded.split(|byte| matches!(byte, b'&' | b';')).map(split);
+    // No name folds into a longer one, and most are told by that.
+    let pieces =
+        pieces.map(|(found, value)| (decoded(found), value)).filter(|(found, _)| found.len() >= name.len());
+    pieces.filter(|(found, _)| is_alike(found, name)).map(|(_, value)| decoded(value))
+}
+
+/// Whether a parameter is this one, or to some service a member of it: `a[b]`, `a.b`.
+pub(crate) fn names_part_of(encoded: &[u8], name: &str) -> bool {
+    encoded.split(|byte| matches!(byte, b'&' | b';')).any(|piece| {
+        let found = decoded(split(piece).0);
+        let outer = found.split(|byte| *byte == b'.').next().unwrap_or_default();
+        is_alike(&found, name) || is_alike(outer, name)
+    })
+}
+
 fn split(piece: &[u8]) -> (&[u8], &[u8]) {
     let end = piece.iter().position(|byte| *byte == b'=').unwrap_or(piece.len());
     (&piece[..end], piece.get(end + 1..).unwrap_or_default())
@@ -46,10 +62,16 @@ fn decoded(encoded: &[u8]) -> Cow<'_, [u8]> {
     percent_decode(encoded).into()
 }
 
+/// Whether some service takes the one name for the other.
+pub(crate) fn is_alike(found: &[u8], name: &str) -> bool {
+    folded(found) == folded(name.as_bytes())
+}
+
 /// What is the same name to some service: PHP writes an underscore for what can't be in a variable's name and reads `a[]` as `a`,
 /// others do not tell capitals from small letters.
 fn folded(name: &[u8]) -> Vec<u8> {
-    let name = name.trim_ascii_start();
+    let start = name.iter().position(|byte| *byte != 0 && !byte.is_ascii_whitespace());
+    let name = &name[start.unwrap_or(name.len())..];
     // A bracket that is not closed is an underscore to it, too.
     let opens = if name.contains(&b']') { b'[' } else { 0 };
     let is_end = |byte: &u8| *byte == 0 || *byte == opens;

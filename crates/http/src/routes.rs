@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::Method;
 use http::request::Parts;
-use matchit::Router;
+use matchit::{InsertError, Router};
 use onlyonce_core::{Idempotency, InputError, OnLapse, Order};
 
 use crate::options::{MissingKey, Options};
@@ -108,10 +108,14 @@ impl Routes {
                  neither"
             )));
         }
-        let routes = self.declared.entry(method).or_default();
-        routes
-            .insert(path, Arc::clone(&route))
-            .map_err(|cause| wrong(&format!("can't be declared: {cause}")))?;
+        let routes = self.declared.entry(method.clone()).or_default();
+        routes.insert(path, Arc::clone(&route)).map_err(|cause| match cause {
+            InsertError::Conflict { with } => {
+                wrong(&format!("is declared already, as \"{method} {with}\": take one of them out"))
+            }
+            InsertError::InvalidParam => wrong("has a parameter without a name; write it as in {id}"),
+            cause => wrong(&format!("can't be declared: {cause}")),
+        })?;
         self.labelled.insert(label, route);
         Ok(())
     }

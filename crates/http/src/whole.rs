@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -10,6 +11,8 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Version};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+
+use crate::body::size_hint;
 
 /// Any error of a body.
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
@@ -68,13 +71,15 @@ pin_project! {
         // How much must still come, where that is known.
         left: Option<u64>,
         trailers: bool,
+        // What waits for the end behind it, or for its turn. Boxed, because it is rare.
+        held: Option<Box<Frame<Bytes>>>,
     }
 }
 
 impl<B> WholeBody<B> {
     /// A body that is taken as it comes.
     pub(crate) fn unchecked(body: B) -> Self {
-        Self { body, end: End::Stop, left: None, trailers: false }
+        Self { body, end: End::Stop, left: None, trailers: false, held: None }
     }
 }
 
@@ -104,7 +109,7 @@ impl<B: Body> WholeBody<B> {
     fn ending(body: B, end: End, headers: &HeaderMap) -> Self {
         // What is over before it began has no body, whatever the length that it would have.
         let left = if body.is_end_stream() { None } else { length(headers) };
-        Self { body, end, left, trailers: false }
+        Self { body, end, left, trailers: false, held: None }
     }
 
     /// Whether everything that belongs to it has come. More may follow only where that does not change what it says.
@@ -128,11 +133,39 @@ impl<B: Body> WholeBody<B> {
     }
 }
 
-/// The one length that is named; several or none say nothing.
+impl<B> WholeBody<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    /// Waits for the end of a body that should be empty. Whoever has the head of its message takes that for all of it, so the head must
+    /// not go on before. What comes nevertheless is dropped; trailers are given later.
+    ///
+    /// # Errors
+    /// If it was cut off.
+    pub async fn end_of_nothing(&mut self) -> Result<(), BodyError> {
+        while !self.body.is_end_stream() && !self.trailers {
+            match poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx)).await {
+                Some(Ok(frame)) if frame.is_trailers() => {
+                    self.trailers = true;
+                    self.held = Some(Box::new(frame));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(BodyError::Broken(error.into())),
+                None if self.may_stop() => return Ok(()),
+                None => return Err(BodyError::CutOff),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The one length that is named, however often; several or none say nothing.
 fn length(headers: &HeaderMap) -> Option<u64> {
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
-    let length = lengths.next()?.to_str().ok()?.parse().ok()?;
-    lengths.next().is_none().then_some(length)
+    let mut lengths =
+        headers.get_all(CONTENT_LENGTH).iter().map(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let first = lengths.next()??;
+    lengths.all(|length| length == Some(first)).then_some(first)
 }
 
 impl<B> Body for WholeBody<B>
@@ -147,26 +180,58 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = self.as_mut().project();
-        Poll::Ready(match ready!(this.body.poll_frame(cx)) {
-            Some(Ok(frame)) => {
-                let came = frame.data_ref().map_or(0, |data| data.len() as u64);
-                *this.left = this.left.map(|left| left.saturating_sub(came));
-                *this.trailers |= frame.is_trailers();
-                Some(Ok(frame))
+        loop {
+            let mut this = self.as_mut().project();
+            // Trailers are the end, and what waits behind it has its turn.
+            if *this.trailers && this.held.is_some() {
+                return Poll::Ready(this.held.take().map(|frame| Ok(*frame)));
             }
-            Some(Err(error)) => Some(Err(BodyError::Broken(error.into()))),
-            None if self.may_stop() => None,
-            None => Some(Err(BodyError::CutOff)),
-        })
+            let frame = match ready!(this.body.as_mut().poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => {
+                    *this.held = None;
+                    return Poll::Ready(Some(Err(BodyError::Broken(error.into()))));
+                }
+                None => {
+                    let last = this.held.take();
+                    let whole = self.may_stop();
+                    return Poll::Ready(if whole {
+                        last.map(|last| Ok(*last))
+                    } else {
+                        Some(Err(BodyError::CutOff))
+                    });
+                }
+            };
+            let came = frame.data_ref().map_or(0, |data| data.len() as u64);
+            *this.left = this.left.map(|left| left.saturating_sub(came));
+            *this.trailers |= frame.is_trailers();
+            let ends = *this.trailers || this.body.is_end_stream();
+            match this.held.take() {
+                // Who knows the length takes the last of it for the end. A stream may still be reset behind it.
+                None if *this.end == End::Said && *this.left == Some(0) && !ends => {
+                    *this.held = Some(Box::new(frame));
+                }
+                None => return Poll::Ready(Some(Ok(frame))),
+                Some(last) if frame.is_trailers() => {
+                    *this.held = Some(Box::new(frame));
+                    return Poll::Ready(Some(Ok(*last)));
+                }
+                Some(_) if came > 0 => {
+                    return Poll::Ready(Some(Err(BodyError::Broken("it is longer than its length".into()))));
+                }
+                Some(last) if ends => return Poll::Ready(Some(Ok(*last))),
+                Some(last) => *this.held = Some(last),
+            }
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream() && self.left.is_none_or(|left| left == 0)
+        self.held.is_none() && self.body.is_end_stream() && self.left.is_none_or(|left| left == 0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let held = self.held.as_ref().and_then(|frame| frame.data_ref()).map_or(0, Bytes::len);
+        size_hint(held, self.body.size_hint(), false)
     }
 }
 
@@ -227,6 +292,35 @@ mod tests {
                 assert!(!body.has_come());
             }
         }
+    }
+
+    #[test]
+    fn the_last_of_a_length_waits_for_the_end_of_its_stream() {
+        let body = |says: bool, frames: &[Frame<Bytes>]| {
+            let copy = |frame: &Frame<Bytes>| match (frame.data_ref(), frame.trailers_ref()) {
+                (Some(data), _) => Frame::data(data.clone()),
+                (_, trailers) => Frame::trailers(trailers.cloned().unwrap_or_default()),
+            };
+            let headers = [(CONTENT_LENGTH, 9.into())].into_iter().collect();
+            WholeBody::new(Frames(frames.iter().map(copy).collect(), says), Version::HTTP_2, &headers)
+        };
+        let data = |text: &'static str| Frame::data(Bytes::from_static(text.as_bytes()));
+        let trailers = || Frame::trailers([(http::header::ETAG, 7.into())].into_iter().collect());
+        let next = |body: &mut WholeBody<Frames>| body.frame().now_or_never().unwrap();
+        // Cut off behind all of its length: the last piece was never given out.
+        let mut cut = body(false, &[data("amount"), data("=10"), data("")]);
+        assert_eq!(next(&mut cut).unwrap().unwrap().data_ref().unwrap(), "amount");
+        assert!(matches!(next(&mut cut), Some(Err(BodyError::CutOff))));
+        // The end comes apart, as an empty piece or as trailers.
+        for rest in [vec![data("")], vec![], vec![trailers()], vec![data(""), trailers()]] {
+            let frames = [vec![data("amount"), data("=10")], rest].into_iter().flatten().collect::<Vec<_>>();
+            let whole = body(true, &frames).collect().now_or_never().unwrap().unwrap();
+            assert_eq!(whole.trailers().is_some(), frames.last().unwrap().is_trailers());
+            assert_eq!(whole.to_bytes(), "amount=10");
+        }
+        // More than was announced.
+        let mut long = body(true, &[data("amount=10"), data("0"), data("")]);
+        assert!(matches!(next(&mut long), Some(Err(BodyError::Broken(_)))));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a measurement that can't go on should stop there")]
 #![allow(clippy::disallowed_methods, reason = "measuring is about real time")]
 
-#[path = "../../../bench/src/load.rs"]
+#[path = "../../../bench/benches/ratios/load.rs"]
 #[allow(dead_code, reason = "replays are measured elsewhere")]
 mod load;
 
@@ -19,7 +19,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
 use load::{Keys, Pace, pace};
-use onlyonce_bench_report::{Goal, Report};
+use onlyonce_bench_report::{Goal, Length, Report};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -97,12 +97,12 @@ async fn upstream() -> SocketAddr {
 
 #[tokio::main]
 async fn main() {
-    let quick = std::env::args().any(|argument| argument == "--quick");
-    let (rounds, span) = if quick { (5, Duration::from_millis(500)) } else { (9, Duration::from_secs(2)) };
+    let (rounds, millis) = Length::from_args().pick((1, 50), (5, 500), (9, 2_000));
+    let span = Duration::from_millis(millis);
     let upstream = upstream().await;
     let homes: Vec<TempDir> = (0..4).map(|_| TempDir::new().unwrap()).collect();
-    // A method that nobody uses is protected, so that everything passes.
-    let unkeyed = gateway(homes[0].path(), upstream, &["--store", "memory:", "--methods", "LOCK"]);
+    // Another method than the load's is protected, so that everything passes.
+    let unkeyed = gateway(homes[0].path(), upstream, &["--store", "memory:", "--methods", "DELETE"]);
     let memory = gateway(homes[1].path(), upstream, &["--store", "memory:"]);
     let embedded = gateway(homes[2].path(), upstream, &["--store", "embedded:./data"]);
     let nginx = nginx(homes[3].path(), upstream);

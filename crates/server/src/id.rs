@@ -7,6 +7,7 @@ use onlyonce::id::{FixedWorker, Layout, Prefix, PrefixedId, Snowflake, Snowflake
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::say;
 
 /// How many ids are asked for at a time.
 const BATCH: u32 = 10_000;
@@ -40,9 +41,9 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "N", required_if_eq("kind", "snowflake"))]
     worker: Option<u64>,
 
-    /// For Snowflake ids: how their bits are divided.
-    #[arg(long, value_enum, default_value_t = Bits::Standard)]
-    layout: Bits,
+    /// For Snowflake ids: how their bits are divided [default: standard].
+    #[arg(long, value_enum)]
+    layout: Option<Bits>,
 
     /// For Snowflake ids: 13 letters and digits that sort as the numbers do, instead of a decimal number.
     #[arg(long)]
@@ -57,9 +58,9 @@ pub(crate) struct Decode {
     /// A UUID, a prefixed id, or a Snowflake id in decimal or sortable form.
     id: String,
 
-    /// For Snowflake ids: how their bits are divided.
-    #[arg(long, value_enum, default_value_t = Bits::Standard)]
-    layout: Bits,
+    /// For Snowflake ids: how their bits are divided [default: standard].
+    #[arg(long, value_enum)]
+    layout: Option<Bits>,
 
     /// One JSON object instead of lines.
     #[arg(long)]
@@ -93,13 +94,30 @@ pub(crate) async fn run(command: IdCommand) -> Result<(), Failure> {
     }
 }
 
+/// What is only for Snowflake ids, and was given for others.
+fn check(arguments: &Generate) -> Result<(), Failure> {
+    let given = [
+        (arguments.worker.is_some(), "--worker"),
+        (arguments.layout.is_some(), "--layout"),
+        (arguments.sortable, "--sortable"),
+    ];
+    let is_snowflake = arguments.kind == Kind::Snowflake && arguments.prefix.is_none();
+    match given.into_iter().find(|(is_given, _)| *is_given) {
+        Some((_, flag)) if !is_snowflake => Err(Failure::usage(format!(
+            "{flag} is for Snowflake ids: write --kind snowflake --worker N beside it, or leave it out"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 async fn generate(arguments: &Generate) -> Result<(), Failure> {
+    check(arguments)?;
     if let Some(prefix) = &arguments.prefix {
         let prefix =
             Prefix::new(prefix.as_str()).map_err(|error| Failure::usage(format!("--prefix: {error}")))?;
         return print((0..arguments.count).map(|_| prefix.generate().to_string()));
     }
-    match (arguments.kind, arguments.layout) {
+    match (arguments.kind, arguments.layout.unwrap_or(Bits::Standard)) {
         (Kind::Uuid, _) => print((0..arguments.count).map(|_| uuid_v7().to_string())),
         (Kind::UuidV4, _) => print((0..arguments.count).map(|_| uuid_v4().to_string())),
         (Kind::Snowflake, Bits::Standard) => snowflakes(arguments, Layout::STANDARD).await,
@@ -136,7 +154,7 @@ fn print(lines: impl Iterator<Item = String>) -> Result<(), Failure> {
     match written {
         // Whoever reads has read enough, as `head` does.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => done.map_err(|error| Failure::because("can't write", &error)),
+        done => done.map_err(|error| Failure::new(say::unwritten(&error))),
     }
 }
 
@@ -154,7 +172,11 @@ fn decode(arguments: &Decode) -> Result<(), Failure> {
 
 fn read(arguments: &Decode) -> Result<Value, Failure> {
     let text = arguments.id.trim();
-    if let Ok(id) = Uuid::try_parse(text) {
+    let id = Uuid::try_parse(text);
+    if arguments.layout.is_some() && (id.is_ok() || text.contains('_')) {
+        return Err(Failure::usage("--layout is for Snowflake ids, which this is not: leave it out"));
+    }
+    if let Ok(id) = id {
         return Ok(uuid("uuid", id));
     }
     if text.contains('_') {
@@ -173,7 +195,7 @@ fn read(arguments: &Decode) -> Result<Value, Failure> {
     if u64::from(id) > i64::MAX as u64 {
         return Err(Failure::usage(format!("{text} has more than 63 bits, and no Snowflake id has")));
     }
-    let parts = match arguments.layout {
+    let parts = match arguments.layout.unwrap_or(Bits::Standard) {
         Bits::Standard => Layout::STANDARD.decode(id),
         Bits::Twitter => Layout::TWITTER.decode(id),
         Bits::Javascript => Layout::JAVASCRIPT.decode(id),

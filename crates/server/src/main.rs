@@ -11,11 +11,14 @@ mod gateway;
 mod id;
 mod lines;
 mod log;
+mod masked;
+mod mistyped;
 mod records;
 mod say;
 mod secret;
 mod shutdown;
 mod stores;
+mod variable;
 
 use std::process::ExitCode;
 
@@ -25,7 +28,10 @@ use cli::{Cli, Command};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return mistyped::tell(error),
+    };
     log::start(cli.log);
     let done = match cli.command {
         Command::Gateway(arguments) => gateway::run(arguments).await,
@@ -39,7 +45,7 @@ async fn main() -> ExitCode {
             Ok(())
         }
     };
-    let code = match done {
+    let code = match done.and_then(|()| say::written()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             say::complain(&format!("onlyonce: {failure}"));

@@ -1,15 +1,18 @@
 //! Words for people and programs: on standard output what was asked for, on standard error what went wrong. Whoever reads may have
-//! gone, which is no reason to end: nothing here panics or fails. Nor is one that does not read a reason to stop: what a server says goes
-//! through a queue ([`Lines`]), and is lost if nobody takes it.
+//! gone, which is no reason to end: nothing here panics or fails, and what could not be written is told at the end ([`written`]). Nor is
+//! one that does not read a reason to stop: what a server says goes through a queue ([`Lines`]), and is lost if nobody takes it.
 
 use std::io::{self, Write};
 use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use crate::cli::LogFormat;
+use crate::failure::Failure;
 use crate::lines::Lines;
 
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+/// The first reason why what was asked for could not be written.
+static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
 static OUT: LazyLock<Lines> = LazyLock::new(|| Lines::to(&io::stdout(), |_| String::new()));
 static ERR: LazyLock<Lines> = LazyLock::new(|| Lines::to(&io::stderr(), lost));
 
@@ -31,7 +34,7 @@ macro_rules! announce {
 pub(crate) use announce;
 
 pub(crate) fn line(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stdout(), "{line}");
+    note(writeln!(io::stdout(), "{line}"));
 }
 
 pub(crate) fn announcement(line: std::fmt::Arguments<'_>) {
@@ -41,7 +44,26 @@ pub(crate) fn announcement(line: std::fmt::Arguments<'_>) {
 /// Prints text as it is.
 pub(crate) fn text(text: &str) {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    note(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+}
+
+fn note(written: io::Result<()>) {
+    // Whoever reads has read enough, as `head` does.
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let _ = UNWRITTEN.set(error);
+    }
+}
+
+/// Whether all that was asked for could be written: a program that reads a file of it must not take a part for the whole.
+pub(crate) fn written() -> Result<(), Failure> {
+    note(io::stdout().flush());
+    UNWRITTEN.get().map_or(Ok(()), |error| Err(Failure::new(unwritten(error))))
+}
+
+pub(crate) fn unwritten(error: &io::Error) -> String {
+    format!("the output could not be written: {error}")
 }
 
 /// Prints beside what was asked for, to standard error.

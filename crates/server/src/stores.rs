@@ -10,6 +10,7 @@ use onlyonce::sql::{Database, MySql, OpenError, Postgres, SqlStore, Sqlite};
 use onlyonce::{Inspect, MemoryStore};
 
 use crate::failure::Failure;
+use crate::masked;
 
 type Opened = Pin<Box<dyn Future<Output = Result<Arc<dyn Inspect>, Failure>> + Send>>;
 
@@ -49,12 +50,19 @@ struct Kind {
     open: fn(String, Purpose) -> Opened,
 }
 
+impl Kind {
+    /// Whether it is reached over a network, by a URL with a host.
+    fn is_server(&self) -> bool {
+        self.example.contains("://")
+    }
+}
+
 const KINDS: &[Kind] = &[
     Kind {
         schemes: &["memory"],
         example: "memory:",
         largest: Some(1023 << 20),
-        check: |_| Ok(()),
+        check: is_memory,
         open: memory,
     },
     Kind {
@@ -108,12 +116,29 @@ const KINDS: &[Kind] = &[
     },
 ];
 
+fn is_memory(url: &str) -> Result<(), String> {
+    let rest = url.strip_prefix("memory:").unwrap_or_default();
+    if rest.is_empty() || rest == "//" {
+        return Ok(());
+    }
+    Err("memory: has nothing behind it; name a directory with embedded:PATH if records are to be kept".into())
+}
+
 fn has_directory(url: &str) -> Result<(), String> {
-    let why = "the embedded store needs a directory: embedded:./onlyonce-data";
-    directory(url).map(drop).ok_or_else(|| why.into())
+    match directory(url) {
+        None => Err("the embedded store needs a directory: embedded:./onlyonce-data".into()),
+        Some(path) if path.contains('?') => {
+            Err("the embedded store takes no parameters: leave out the question mark and what is behind it"
+                .into())
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 fn is_redis(url: &str) -> Result<(), String> {
+    if !url.contains("://") && url.split(';').any(str::is_empty) {
+        return Err("a node of the Cluster has no name; write host:port;host:port".into());
+    }
     RedisStore::check_url(url).map_err(|error| error.to_string())
 }
 
@@ -253,21 +278,53 @@ pub(crate) fn is_of_one_process(url: &str) -> bool {
 }
 
 fn kind(url: &str) -> Result<&'static Kind, String> {
-    // `host:port;host:port` is a Cluster.
-    let scheme = if url.contains(';') && !url.contains("://") {
-        "redis-cluster"
-    } else {
-        url.split_once(':').map_or(url, |(scheme, _)| scheme)
-    };
-    KINDS.iter().find(|kind| kind.schemes.contains(&scheme)).ok_or_else(|| {
+    let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
+    let named = |scheme: &str| KINDS.iter().find(|kind| kind.schemes.contains(&scheme));
+    let cluster = || if is_cluster(url) { named("redis-cluster") } else { None };
+    named(scheme).or_else(cluster).ok_or_else(|| {
+        if url.trim().is_empty() {
+            return "the URL of the store is empty; leave it out, or name a store".into();
+        }
         let examples: Vec<_> = KINDS.iter().map(|kind| kind.example).collect();
-        format!("there is no store {:?}; there are {}", masked(scheme), examples.join(", "))
+        // Something else than a URL may have been given by mistake, a password for instance.
+        let shown = if url.contains("://") && masked::is_scheme(scheme) { scheme } else { masked::NOTHING };
+        format!("there is no store {shown:?}; there are {}", examples.join(", "))
     })
+}
+
+/// Whether it is a Cluster of Redis as `host:port;host:port`. Settings of other drivers have semicolons too.
+fn is_cluster(url: &str) -> bool {
+    let host =
+        |node: &'_ str| node.trim().rsplit_once('@').map_or(node.trim().to_owned(), |(_, host)| host.into());
+    let mut nodes = url.split(';').map(host).filter(|node| !node.is_empty());
+    url.contains(';') && nodes.all(|node| masked::is_host_and_port(&node))
+}
+
+/// The URL of a store as it may be shown.
+pub(crate) fn shown(url: &str) -> String {
+    let has_scheme = url.split_once("://").is_some_and(|(scheme, _)| masked::is_scheme(scheme));
+    let is_path = || kind(url).is_ok_and(|kind| !kind.is_server());
+    if has_scheme || is_cluster(url) || is_path() { masked::url(url) } else { masked::NOTHING.into() }
 }
 
 /// What is wrong with a URL, as the store's own parser sees it; nothing is opened.
 pub(crate) fn check(url: &str) -> Result<(), String> {
-    (kind(url)?.check)(url)
+    let kind = kind(url)?;
+    // A node of a Cluster may be called as a store is.
+    let is_list = is_cluster(url) && kind.schemes.iter().any(|scheme| scheme.starts_with("redis"));
+    if kind.is_server() && url.contains(':') && !url.contains("://") && !is_list {
+        return Err(format!("it has no // behind its scheme; write {}", kind.example));
+    }
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    // What a driver says of such a value, it says with all of it.
+    if kind.is_server() && query.contains(';') {
+        return Err("its parameters are separated by &, and a semicolon in one is written %3B".into());
+    }
+    let names: Vec<&str> = query.split('&').filter_map(|pair| Some(pair.split_once('=')?.0)).collect();
+    if let Some((_, twice)) = names.iter().enumerate().find(|(n, name)| names[..*n].contains(*name)) {
+        return Err(format!("its parameter {twice:?} is there twice; write it once"));
+    }
+    (kind.check)(url)
 }
 
 /// The size, if the store can keep an answer with a body of it.
@@ -298,46 +355,6 @@ pub(crate) async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Inspect>
     (kind(url).map_err(Failure::usage)?.open)(url.to_owned(), purpose).await
 }
 
-/// The parameters of URLs whose values are no secrets.
-const SHOWN: &[&str] = &[
-    "table",
-    "schema",
-    "mode",
-    "cache",
-    "sslmode",
-    "ssl-mode",
-    "charset",
-    "collation",
-    "protocol",
-    "db",
-    "dbname",
-    "application_name",
-];
-
-/// The URL without what must not be shown: user and password before the host, and the values of parameters unless they are known to be
-/// no secret.
-pub(crate) fn masked(url: &str) -> String {
-    let (scheme, rest) = match url.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), url),
-    };
-    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
-    // A password with a question mark in it, or a parameter with an @: nobody can tell, so nothing is shown.
-    if query.is_some_and(|query| query.contains('@')) {
-        return format!("{scheme}***");
-    }
-    let place = place.rfind('@').map_or_else(|| place.to_owned(), |at| format!("***{}", &place[at..]));
-    let shown = query.map_or_else(String::new, |query| {
-        let part = |part: &str| match part.split_once('=') {
-            Some((name, _)) if !SHOWN.contains(&name) => format!("{name}=***"),
-            None if !part.is_empty() => "***".to_owned(),
-            _ => part.to_owned(),
-        };
-        format!("?{}", query.split('&').map(part).collect::<Vec<_>>().join("&"))
-    });
-    format!("{scheme}{place}{shown}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -361,6 +378,28 @@ mod tests {
         ] {
             assert!(check(wrong).is_err(), "{wrong}");
         }
+        for (wrong, about) in [
+            ("sqlite:?table=a;drop", "the table"),
+            ("sqlite:x.db?table=a;drop", "table"),
+            ("embedded:x?table=y", "no parameters"),
+            ("memory:x", "nothing behind it"),
+            ("memory:?table=x", "nothing behind it"),
+            ("mysql:u:hunter2@h/db", "mysql://HOST/DB"),
+            ("redis:h", "redis://HOST"),
+            ("postgres:1;b:2", "postgres://HOST/DB"),
+            ("mysql:1;b:2", "mysql://HOST/DB"),
+            ("mysql://h/db?table=hunter2-x", "the table can't be used"),
+            (";", "host:port"),
+            ("h:1;;h:2", "host:port"),
+            ("mysql://h/db?table=a&table=b", "\"table\" is there twice"),
+            ("", "is empty"),
+        ] {
+            let why = check(wrong).err().unwrap_or_else(|| panic!("{wrong} was taken"));
+            let about_redis = why.contains("Redis") || why.contains("Cluster");
+            assert!(why.contains(about) && !why.contains("hunter2"), "{wrong}: {why}");
+            assert!(!about_redis || wrong.contains(';') && !wrong.contains("sqlite"), "{wrong}: {why}");
+        }
+        assert!(check("sqlite:a;b.db").is_ok() && check("embedded:a;b").is_ok());
         assert!(check("redis-cluster://h1:1;h2:2").is_ok() && check("sqlite:x.db").is_ok());
         assert!(check("memory:").is_ok() && check("h1:1;h2:2").is_ok());
     }
@@ -388,8 +427,21 @@ mod tests {
             ("u:hunter2@h1:1;h2:2", "***@h1:1;h2:2"),
             ("sqlite:./a.db?mode=rwc", "sqlite:./a.db?mode=rwc"),
             ("embedded:./data", "embedded:./data"),
+            ("h1:1;h2:2", "h1:1;h2:2"),
+            ("[::1]:1;h2:2", "[::1]:1;h2:2"),
+            ("Server=db;Database=x;User Id=sa;Password=hunter2", "***"),
+            ("AccountName=a;AccountKey=hunter2==", "***"),
+            ("h1:1;hunter2", "***"),
+            ("h1:1;h2:hunter2", "***"),
+            ("sqlserver://h:1433;user=sa;password=hunter2", "sqlserver://***"),
+            ("mysql://h:1;password=hunter2/db", "mysql://***"),
+            ("sqlserver://h:1433;user=sa;password=hun@ter2", "sqlserver://***"),
+            ("redis://u:hunter=2@h:1", "redis://***@h:1"),
+            ("mysql:hunter2", "***"),
+            ("mysql://u:hunter2@h/db?table=a;password=hunter2", "mysql://***@h/db?table=a;password=***"),
+            ("postgres://h/db?sslmode=require;ter2", "postgres://h/db?sslmode=require;***"),
         ] {
-            assert_eq!(masked(url), shown, "{url}");
+            assert_eq!(super::shown(url), shown, "{url}");
             // Nor in what is said about it.
             let said = check(url).err().unwrap_or_default();
             assert!(!said.contains("hunter") && !said.contains("ter2"), "{said}");

@@ -56,6 +56,13 @@ fn mistakes_are_explained() {
         (&["generate", "--kind", "snowflake", "--worker", "1024"], 2, "0 to 1023"),
         (&["generate", "--count", "0"], 2, "--count"),
         (&["generate", "--prefix", "No"], 2, "lower-case"),
+        (&["generate", "--worker", "3"], 2, "write --kind snowflake"),
+        (&["generate", "--layout", "standard"], 2, "write --kind snowflake"),
+        (&["generate", "--sortable"], 2, "write --kind snowflake"),
+        (&["generate", "--prefix", "order", "--worker", "3"], 2, "write --kind snowflake"),
+        (&["generate", "--kind", "uuid-v4", "--sortable"], 2, "write --kind snowflake"),
+        (&["decode", "0197a6f0-7c3e-7bb1-a3cd-2f0d6c7f4b11", "--layout", "twitter"], 2, "leave it out"),
+        (&["decode", "order_01h455vb4pex5vsknk084sn02q", "--layout", "twitter"], 2, "leave it out"),
     ] {
         let output = onlyonce(arguments);
         let error = String::from_utf8(output.stderr).unwrap();

@@ -1,5 +1,6 @@
 //! Settings of a store, and its opening.
 
+use std::convert::identity;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use sqlx::{Connection, Pool};
 
 use crate::clock;
 use crate::dialect::{Database, Dialect, Meaning};
+use crate::late::{self, PATIENCE, in_time};
 use crate::link::Link;
 use crate::migrate::{self, Schema, is_done};
 use crate::open_error::OpenError;
@@ -70,7 +72,7 @@ impl<DB: Database> Builder<DB> {
             schema: None,
             table: DEFAULT.to_owned(),
             max_connections: 10,
-            patience: Duration::from_secs(10),
+            patience: PATIENCE,
             clock: Arc::new(SystemClock),
             migrate: false,
             strict: false,
@@ -97,7 +99,8 @@ impl<DB: Database> Builder<DB> {
 
     /// How long to wait for the answer to a statement; 10 s by default. In lease mode a call may or may not have happened after it,
     /// and the engine repeats it. In a transaction a claim that is not answered has not happened; what others make it wait is not
-    /// counted, and neither are the handler's own statements. SQLite, which is not asked over a network, has its `busy_timeout` there.
+    /// counted, and neither are the handler's own statements. The opening waits for as long at every step, and for a migration thirty
+    /// times as long. SQLite, which is not asked over a network, has its `busy_timeout` there.
     pub fn response_timeout(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -154,7 +157,11 @@ impl<DB: Database> Builder<DB> {
             Source::Url(url) => connect::<DB>(&url, self.max_connections).await?,
         };
         let mut connection = Pooled::new(pool.acquire().await.map_err(OpenError::Connect)?);
-        let look = DB::look(&mut connection).await.map_err(OpenError::Connect)?;
+        // A connection that owes an answer is not used again. Nor is one that was stopped half-way through a migration: it may hold the
+        // lock for which all others would wait.
+        connection.begin_change();
+        let look = in_time::<DB, _, _>(self.patience, identity, DB::look(&mut connection)).await;
+        let look = look.map_err(OpenError::Connect)?;
         if let Some(why) = look.unusable {
             return Err(OpenError::Unusable(why));
         }
@@ -165,14 +172,13 @@ impl<DB: Database> Builder<DB> {
             tracing::warn!(database = DB::WORD, %concern, "records may be lost");
         }
         if self.migrate {
-            // Stopped half-way, it may hold the lock of migrations, for which all others would wait.
-            connection.begin_change();
-            migrate::<DB>(&mut connection, &table).await.map_err(OpenError::Migrate)?;
-            connection.end_change();
+            let migrated = migrate::<DB>(&mut connection, &table, self.patience);
+            migrated.await.map_err(OpenError::Migrate)?;
         }
-        check::<DB>(&mut connection, &table).await?;
-        let time =
-            clock::resume::<DB>(&mut connection, &table, self.clock).await.map_err(OpenError::Connect)?;
+        in_time::<DB, _, _>(self.patience, OpenError::Connect, check::<DB>(&mut connection, &table)).await?;
+        let time = clock::resume::<DB>(&mut connection, &table, self.clock);
+        let time = in_time::<DB, _, _>(self.patience, identity, time).await.map_err(OpenError::Connect)?;
+        connection.end_change();
         drop(connection);
         let link = Link {
             statements: DB::statements(&table),
@@ -223,8 +229,15 @@ fn options<DB: Dialect>(url: &str) -> Result<<DB::Connection as Connection>::Opt
 }
 
 /// Without any lock where nothing is missing.
-async fn migrate<DB: Dialect>(connection: &mut DB::Connection, table: &Table) -> Result<(), sqlx::Error> {
-    if is_done::<DB>(connection, table).await? { Ok(()) } else { DB::migrate(connection, table).await }
+async fn migrate<DB: Dialect>(
+    connection: &mut DB::Connection,
+    table: &Table,
+    patience: Duration,
+) -> Result<(), sqlx::Error> {
+    if in_time::<DB, _, _>(patience, identity, is_done::<DB>(connection, table)).await? {
+        return Ok(());
+    }
+    in_time::<DB, _, _>(late::migration(patience), identity, DB::migrate(connection, table)).await
 }
 
 /// What happens to who connects.

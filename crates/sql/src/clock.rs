@@ -38,7 +38,29 @@ pub(crate) async fn keep<DB: Dialect>(
     table: &Table,
     time: &Timeline,
 ) -> Result<(), sqlx::Error> {
-    let Some(note) = time.to_note() else { return Ok(()) };
+    if let Some(note) = write::<DB>(connection, table, time).await? {
+        time.noted(&note);
+    }
+    Ok(())
+}
+
+/// What is to be noted now. Nothing where the database has a clock of its own.
+pub(crate) fn due<DB: Dialect>(time: &Timeline) -> Option<TimeNote> {
+    if DB::NOW.is_some() {
+        return None;
+    }
+    // A clock that was set is noticed by whoever asks for the time.
+    let _ = time.now();
+    time.to_note()
+}
+
+/// The same as a part of a change: what was written is noted when that is committed.
+pub(crate) async fn write<DB: Dialect>(
+    connection: &mut DB::Connection,
+    table: &Table,
+    time: &Timeline,
+) -> Result<Option<TimeNote>, sqlx::Error> {
+    let Some(note) = due::<DB>(time) else { return Ok(None) };
     let sql = "INSERT INTO {table} (one, boot, uptime, wall, time, stepped) VALUES (1, $1, $2, $3, $4, $5) \
                ON CONFLICT (one) DO UPDATE SET boot = excluded.boot, uptime = excluded.uptime, wall = excluded.wall, \
                time = excluded.time, stepped = MAX(stepped, excluded.stepped)";
@@ -53,8 +75,7 @@ pub(crate) async fn keep<DB: Dialect>(
     ];
     let sql = placed::<DB>(&sql.replace("{table}", &table.clock())).sql;
     DB::run(connection, sql, arguments).await?;
-    time.noted(&note);
-    Ok(())
+    Ok(Some(note))
 }
 
 fn note<DB: Dialect>(row: &DB::Row) -> Result<TimeNote, sqlx::Error> {

@@ -40,9 +40,7 @@ impl<DB: Database> SqlStore<DB> {
         let mut records = Vec::with_capacity(rows.len());
         for row in &rows {
             match link.read(call, row) {
-                Ok(found) => {
-                    records.push(Listed { id: found.id, snapshot: found.record.snapshot(found.now.moment) })
-                }
+                Ok(found) => records.push(Listed::new(found.id, found.record.snapshot(found.now.moment))),
                 Err(error) => {
                     let id = row::id_of::<DB>(row).map_or_else(|| "?".to_owned(), |id| id.to_string());
                     tracing::warn!(id, error = &error as &dyn std::error::Error, "a record can't be read");

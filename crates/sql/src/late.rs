@@ -7,6 +7,15 @@ use std::time::Duration;
 
 use crate::dialect::Dialect;
 
+/// How long a statement may take, if nobody says.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a migration may take: an index of a large table takes longer than any statement of a call, and one who migrates may have to
+/// wait for another.
+pub(crate) fn migration(patience: Duration) -> Duration {
+    patience.saturating_mul(30)
+}
+
 /// Waits for the answer of a server for this long. One whose host lost power never hangs up, and who waits for it holds a
 /// connection, and all else that goes with it, for as long as the network takes to notice: a quarter of an hour, or for ever.
 ///
@@ -32,9 +41,14 @@ pub(crate) fn error(span: Duration) -> sqlx::Error {
 
 /// Whether it says so: then another connection would hardly be answered either.
 pub(crate) fn is_late(error: &sqlx::Error) -> bool {
+    after(error).is_some()
+}
+
+/// For how long nothing was answered, if it says so.
+pub(crate) fn after(error: &sqlx::Error) -> Option<Duration> {
     match error {
-        sqlx::Error::Io(error) => error.get_ref().is_some_and(|inner| inner.is::<Late>()),
-        _ => false,
+        sqlx::Error::Io(error) => error.get_ref()?.downcast_ref().map(|Late(span)| *span),
+        _ => None,
     }
 }
 

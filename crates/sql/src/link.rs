@@ -6,6 +6,7 @@ use onlyonce_core::{Snapshot, StoreError, Timeline};
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection as _, Pool};
 
+use crate::clock;
 use crate::dialect::{Dialect, Done, Flavour};
 use crate::fault::{self, Fault, When};
 use crate::late;
@@ -94,8 +95,13 @@ impl<DB: Dialect> Link<DB> {
         connection.begin_change();
         let turn = async |connection: &mut DB::Connection| {
             let mut turn = connection.begin_with(DB::BEGIN).await?;
+            // Before anything rests on it: what a call was told must hold after a reboot too, whether or not anybody swept.
+            let note = clock::write::<DB>(&mut turn, &self.table, &self.time).await?;
             let changed = change(&mut turn).await?;
             turn.commit().await?;
+            if let Some(note) = note {
+                self.time.noted(&note);
+            }
             Ok(changed)
         };
         let changed = self.in_time(call, connection.connection(), turn).await?;

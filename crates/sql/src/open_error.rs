@@ -6,6 +6,7 @@ use std::fmt;
 use onlyonce_core::InputError;
 
 use crate::concern::Concern;
+use crate::late;
 
 /// Why a store could not be opened, and what to do.
 #[derive(Debug)]
@@ -80,10 +81,18 @@ impl fmt::Display for OpenError {
             ),
             Self::Unusable(why) => write!(f, "the database can't be used: {why}"),
             Self::Strict(concern) => write!(f, "refused, because the store is strict: {concern}"),
-            Self::Migrate(_) => f.write_str(
-                "the migration failed: the database and the schema must be there, and the user needs the right to create \
-                 tables, or somebody who has it applies the SQL files",
-            ),
+            Self::Migrate(cause) => match late::after(cause) {
+                Some(span) => write!(
+                    f,
+                    "the migration did not end within {span:?}, which is as long as it is waited for: it may still go on in the server, \
+                     or wait there for a transaction that holds the table. Look what the server does, and start again when that \
+                     has ended, or apply the SQL files yourself, which has no limit"
+                ),
+                None => f.write_str(
+                    "the migration failed: the database and the schema must be there, and the user needs the right to create \
+                     tables, or somebody who has it applies the SQL files",
+                ),
+            },
         }
     }
 }
@@ -94,5 +103,21 @@ impl Error for OpenError {
             Self::Connect(cause) | Self::Migrate(cause) | Self::Forbidden { cause, .. } => Some(cause),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_migration_that_was_not_waited_for_is_told_apart_from_one_that_failed() {
+        let late = OpenError::Migrate(late::error(Duration::from_secs(300))).to_string();
+        assert!(late.contains("may still go on") && late.contains("300s"), "{late}");
+        assert!(late.contains("start again") && !late.contains("right to create"), "{late}");
+        let failed = OpenError::Migrate(sqlx::Error::PoolClosed).to_string();
+        assert!(failed.contains("right to create"), "{failed}");
     }
 }

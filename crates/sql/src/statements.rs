@@ -2,6 +2,7 @@
 //!
 //! `$1`, `$2`, … stand in the order of the arguments, each once: MySQL has no other way. `{now}` is the clock of the server.
 
+use onlyonce_core::Listed;
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::dialect::Dialect;
@@ -19,7 +20,7 @@ pub(crate) const UNKNOWN: i64 = 3;
 
 /// What is read of a record, by place.
 const COLUMNS: &str = "id, hash_rules{wide}, hash, route, key_hash, scope_hash, fence, owner, attempts{wide}, \
-                       began_over{wide}, status{wide}, settled_at, answer, lease_until, created_at, expires_at, {now}";
+                       began_over{wide}, status{wide}, settled_at, {answer}, lease_until, created_at, expires_at, {now}";
 
 /// Counts as absent.
 const EXPIRED: &str = "(expires_at <= {now} AND (status <> 0 OR lease_until <= {now}){held})";
@@ -78,7 +79,8 @@ impl Statements {
             let held = if DB::NOW.is_none() { HELD.replace("{written}", WRITTEN) } else { String::new() };
             let sql = sql.replace("{expired}", EXPIRED).replace("{held}", &held);
             let sql = sql.replace("{table}", &table.to_string());
-            let sql = sql.replace("{columns}", COLUMNS).replace("{wake}", &parts.wake);
+            let sql = sql.replace("{columns}", COLUMNS).replace("{answer}", "answer");
+            let sql = sql.replace("{wake}", &parts.wake);
             let sql = sql.replace("{wide}", DB::WIDE);
             match DB::NOW {
                 Some(now) => sql.replace("{now}", now),
@@ -90,7 +92,10 @@ impl Statements {
         let settle = "UPDATE {table} SET status = $1, answer = $2, settled_at = {now}, expires_at = {now} + $3 \
                       WHERE id = $4 AND owner = $5 AND fence = COALESCE($6, fence) AND status = 0 \
                       AND NOT {expired} {wake}";
-        let list = "SELECT {columns} FROM {table} WHERE NOT {expired}";
+        // A listing says of what kind an answer is, and leaves the rest of it where it is.
+        let beginning = format!("SUBSTR(answer, 1, {})", Listed::ANSWER_BYTES);
+        let columns = COLUMNS.replace("{answer}", &beginning);
+        let list = format!("SELECT {columns} FROM {{table}} WHERE NOT {{expired}}");
         Self {
             insert: ready(&insert),
             claim: ready(&format!("{}{}", parts.insert.replace("{hurry}", parts.hurry), parts.unhurried)),
@@ -123,7 +128,7 @@ impl Statements {
                 "SELECT (CASE WHEN status = 0 AND lease_until <= {now} THEN 3 ELSE status END){wide}, COUNT(*) \
                  FROM {table} WHERE NOT {expired} GROUP BY 1",
             ),
-            list_template: template(list),
+            list_template: template(&list),
             unresolved_template: template(
                 "SELECT COUNT(*), COUNT(CASE WHEN status = 0 THEN 1 END), COALESCE({now} - MIN(created_at), 0){wide} \
                  FROM (SELECT status, created_at FROM {table} WHERE NOT {expired}",

@@ -97,8 +97,9 @@ fn check(what: &str, name: &str) -> Result<(), InputError> {
     if good {
         return Ok(());
     }
+    // Not what was given: a password may have got into it.
     Err(InputError::new(format!(
-        "the {what} {name:?} can't be used: write 1 to {LONGEST} lower-case letters, digits and underscores, \
+        "the {what} can't be used: write 1 to {LONGEST} lower-case letters, digits and underscores, \
          not beginning with a digit"
     )))
 }

@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{begin, claim, completed, id};
+use onlyonce_core::codec::CodecError;
 use onlyonce_core::{
-    Begin, Claim, Clock, Inspect, ManualClock, Moment, Settled, Sleep, StateKind, Store, Takeover, Uptime,
+    Begin, Bytes, Claim, Class, Classify, Clock, Idempotency, Inspect, ManualClock, Moment, Refusal,
+    Settings, Settled, Sleep, StateKind, Store, Takeover, Uptime,
 };
-use onlyonce_sql::{SqlStore, Sqlite};
+use onlyonce_sql::{InTransaction as _, SqlStore, Sqlite, Tx};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The retention of `completed`, and of `claim` too.
@@ -24,11 +26,16 @@ const RETAIN: Duration = Duration::from_secs(600);
 struct Machine {
     steady: ManualClock,
     set_forward: Arc<AtomicU64>,
+    boots: Arc<AtomicU64>,
 }
 
 impl Machine {
     fn set_forward(&self, span: Duration) {
         self.set_forward.fetch_add(span.as_micros() as u64, Ordering::SeqCst);
+    }
+
+    fn boot_again(&self) {
+        self.boots.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -46,7 +53,8 @@ impl Clock for Machine {
     }
 
     fn uptime(&self) -> Option<Uptime> {
-        Some(Uptime { boot: [7; 16], since_boot: self.steady.now() })
+        let boot = u128::from(self.boots.load(Ordering::SeqCst)).to_be_bytes();
+        Some(Uptime { boot, since_boot: self.steady.now() })
     }
 }
 
@@ -142,4 +150,102 @@ async fn a_clock_that_is_set_ends_no_lease_of_a_call_that_runs() {
     assert_eq!(one.renew(&id, &running, claim().lease).await.unwrap(), Settled::Applied);
     assert_eq!(one.settle(&id, &running, &completed("paid")).await.unwrap(), Settled::Applied);
     assert_eq!(begin(&other, &id).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_step_that_calls_have_seen_is_known_after_a_reboot_though_nobody_swept() {
+    for sees in ["a call that begins", "a call that ends", "a retry"] {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, clock) = (directory.path().join("once.db"), Machine::default());
+        let store = open(&path, &clock).await;
+        let (answered, other) = (id(), id());
+        let running = begin(&store, &other).await.unwrap().unwrap();
+        let attempt = begin(&store, &answered).await.unwrap().unwrap();
+        store.settle(&answered, &attempt, &completed("paid")).await.unwrap();
+        clock.set_forward(25 * DAY);
+        match sees {
+            "a call that begins" => drop(begin(&store, &id()).await.unwrap().unwrap()),
+            "a call that ends" => drop(store.settle(&other, &running, &completed("done")).await.unwrap()),
+            _ => assert_eq!(begin(&store, &answered).await.unwrap(), None),
+        }
+        store.pool().close().await;
+        clock.boot_again();
+        let store = open(&path, &clock).await;
+        assert_eq!(begin(&store, &answered).await.unwrap(), None, "{sees}: it would run again");
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_calls_in_one_transaction_with_their_effect_have_seen_is_known_after_a_reboot() {
+    for sees in ["a call that begins", "a call that ends", "a call that is rolled back", "a retry"] {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, clock) = (directory.path().join("once.db"), Machine::default());
+        let store = open(&path, &clock).await;
+        let once = in_one_transaction(&store);
+        assert_eq!(pay(&once, "answered", || Ok(1)).await.unwrap(), 1);
+        let set = || clock.set_forward(25 * DAY);
+        match sees {
+            "a call that ends" => {
+                let clock = clock.clone();
+                let set_within = move || {
+                    clock.set_forward(25 * DAY);
+                    Ok(2)
+                };
+                assert_eq!(pay(&once, "other", set_within).await.unwrap(), 2);
+            }
+            "a call that begins" => {
+                set();
+                assert_eq!(pay(&once, "other", || Ok(2)).await.unwrap(), 2);
+            }
+            "a call that is rolled back" => {
+                set();
+                pay(&once, "other", || Err(Failed)).await.unwrap_err();
+            }
+            _ => {
+                set();
+                assert_eq!(pay(&once, "answered", || Ok(9)).await.unwrap(), 1);
+            }
+        }
+        store.pool().close().await;
+        clock.boot_again();
+        let once = in_one_transaction(&open(&path, &clock).await);
+        assert_eq!(pay(&once, "answered", || Ok(9)).await.unwrap(), 1, "{sees}: it ran again");
+    }
+}
+
+fn in_one_transaction(store: &SqlStore<Sqlite>) -> Idempotency {
+    let settings = Settings { retain: RETAIN, ..Settings::default() };
+    store.same_transaction().settings(settings).build().unwrap()
+}
+
+async fn pay(
+    once: &Idempotency,
+    key: &str,
+    handler: impl FnOnce() -> Result<u32, Failed> + Send + 'static,
+) -> Result<u32, Failed> {
+    once.call("pay", key).input(&1).in_transaction(|_: Tx<Sqlite>| async { handler() }).await
+}
+
+/// A failure after which a call may be made again.
+#[derive(Debug)]
+struct Failed;
+
+impl From<Refusal> for Failed {
+    fn from(_: Refusal) -> Self {
+        Self
+    }
+}
+
+impl Classify for Failed {
+    fn classify(&self) -> Class {
+        Class::Release
+    }
+
+    fn save(&self) -> Result<Bytes, CodecError> {
+        Ok(Bytes::new())
+    }
+
+    fn revive(_: Bytes) -> Result<Self, CodecError> {
+        Err(CodecError::Damaged)
+    }
 }

@@ -55,6 +55,16 @@ mod mysql {
     async fn a_relay_that_nobody_answers_can_be_shut_down() {
         super::a_relay_that_nobody_answers_can_be_shut_down::<MySql>(BEGIN).await;
     }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_store_that_nobody_answers_is_not_opened_at_any_step() {
+        super::a_store_that_nobody_answers_is_not_opened_at_any_step::<MySql>().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_outbox_that_nobody_answers_says_so() {
+        super::an_outbox_that_nobody_answers_says_so::<MySql>().await;
+    }
 }
 
 mod postgres {
@@ -90,6 +100,16 @@ mod postgres {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_relay_that_nobody_answers_can_be_shut_down() {
         super::a_relay_that_nobody_answers_can_be_shut_down::<Postgres>(BEGIN).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_store_that_nobody_answers_is_not_opened_at_any_step() {
+        super::a_store_that_nobody_answers_is_not_opened_at_any_step::<Postgres>().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_outbox_that_nobody_answers_says_so() {
+        super::an_outbox_that_nobody_answers_says_so::<Postgres>().await;
     }
 }
 
@@ -394,4 +414,63 @@ async fn a_relay_that_nobody_answers_can_be_shut_down<DB: Effects>(begin: &[u8])
         is_empty(&near).await;
         in_time(next.shutdown()).await;
     }
+}
+
+/// Every exchange of an opening with migrations falls silent once: the first, the second, and so on, until an opening gets through.
+async fn a_store_that_nobody_answers_is_not_opened_at_any_step<DB: Effects>() {
+    let mut steps = 0;
+    loop {
+        let (proxy, url) = proxied::<DB>().await;
+        let pool =
+            DB::pool_options().max_connections(2).acquire_timeout(PATIENCE).connect(&url).await.unwrap();
+        let table = table();
+        for _ in 0..steps {
+            proxy.next(NetFault::DelayReply(Duration::ZERO), 1);
+        }
+        proxy.next(NetFault::DropReply, 1);
+        let open = SqlStore::<DB>::from_pool(pool).table(&table).migrate();
+        let opened = tokio::time::timeout(ENOUGH, open.response_timeout(PATIENCE / 5).open()).await;
+        let opened = opened.unwrap_or_else(|_| panic!("it hangs after {steps} steps"));
+        // Then only what comes after it was not answered.
+        if opened.is_ok() {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 8, "an opening has more steps than {steps}");
+}
+
+async fn an_outbox_that_nobody_answers_says_so<DB: Effects>() {
+    let near = DB::pool_options().connect(&DB::url()).await.unwrap();
+    let table = table();
+    Outbox::<DB>::new(near.clone()).table(&table).unwrap().migrate().await.unwrap();
+    let (proxy, url) = proxied::<DB>().await;
+    let pool =
+        DB::pool_options().max_connections(4).acquire_timeout(PATIENCE * 4).connect(&url).await.unwrap();
+    let outbox = Outbox::<DB>::new(pool.clone()).table(&table).unwrap().response_timeout(PATIENCE / 5);
+    // Two connections that are in use, so that nothing is asked of the pool later.
+    let (mut first, mut second) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
+    let event = Event::new("orders.paid", "{}");
+    outbox.put(&mut first, &event).await.unwrap();
+    proxy.black_hole();
+    let late = tokio::time::timeout(ENOUGH, outbox.put(&mut second, &event)).await;
+    late.expect("it hangs").unwrap_err();
+    proxy.heal().await;
+    let idle = pool.acquire().await.unwrap();
+    drop(idle);
+    for ask in ["migrate", "waiting"] {
+        let asked = async {
+            match ask {
+                "migrate" => outbox.migrate().await,
+                _ => outbox.waiting().await.map(drop),
+            }
+        };
+        // The ping with which the pool looks at a connection, and then silence.
+        proxy.next(NetFault::DelayReply(Duration::ZERO), 1);
+        proxy.next(NetFault::DropReply, 2);
+        let asked = tokio::time::timeout(ENOUGH, asked).await;
+        asked.unwrap_or_else(|_| panic!("{ask} hangs")).unwrap_err();
+        proxy.heal().await;
+    }
+    assert_eq!(outbox.waiting().await.unwrap(), 0, "it goes on with another connection");
 }

@@ -32,6 +32,7 @@ on_each! {
     a_handler_that_commits_by_itself_has_one_effect_and_its_answer,
     a_handler_that_commits_by_itself_and_fails_is_never_run_again,
     a_handler_that_commits_by_itself_and_refuses_is_kept_to_what_it_said,
+    a_refusal_that_another_attempt_overtook_is_not_told_as_the_answer,
     a_savepoint_of_the_handler_is_its_own,
     a_savepoint_that_is_left_open_is_undone_and_the_rest_commits,
     a_savepoint_that_is_stopped_half_way_leaves_no_transaction_behind,
@@ -556,6 +557,23 @@ async fn a_retry_is_not_judged_by_another_payload_that_never_ran<DB: Effects>() 
     assert_eq!(first.await.unwrap().unwrap(), "paid");
     assert_eq!(call(1).await.unwrap(), "paid");
     assert!(matches!(call(2).await, Err(No::Refused(Refusal::Mismatch))));
+}
+
+/// The handler lets go of its claim; another process runs the call and answers; then the handler says no.
+async fn a_refusal_that_another_attempt_overtook_is_not_told_as_the_answer<DB: Effects>() {
+    let world = Arc::new(World::<DB>::new(waiting(LONG)).await);
+    let elsewhere = world.elsewhere(waiting(LONG)).await;
+    let inside = (Arc::clone(&world), elsewhere.clone());
+    let call = world.once.call("pay", "k").in_transaction(move |mut tx: Tx<DB>| async move {
+        DB::say(&mut tx, "ROLLBACK").await;
+        let (world, elsewhere) = inside;
+        world.pay(&elsewhere, "k").await.unwrap();
+        Err::<String, _>(No::SoldOut)
+    });
+    let told = call.await.expect("what was paid is not sold out");
+    assert_eq!(world.pay(&elsewhere, "k").await.unwrap(), told, "all are told the same");
+    assert_eq!(world.pay(&world.once, "k").await.unwrap(), told);
+    assert_eq!(world.effects("k").await, 1);
 }
 
 async fn a_savepoint_of_the_handler_is_its_own<DB: Effects>() {

@@ -27,7 +27,7 @@ const TRIAL: &str = "trial";
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 /// Makes the directory for its owner alone: answers may hold what other users of the machine must not see. One that
@@ -51,7 +51,7 @@ impl Directory {
         let lock = path.join(LOCK);
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(lock).map_err(failed)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Ok(()) => Ok(Self { path: path.to_owned(), lock }),
             Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(cause)) => Err(failed(cause)),
         }
@@ -74,11 +74,27 @@ impl Directory {
         self.path.join(NOTED)
     }
 
-    /// The format of the store in this directory, which is made if there is none.
-    pub(crate) fn format(&self, memory: Memory) -> Result<Format, OpenError> {
+    /// The file that is locked, and its name.
+    pub(crate) fn locked(&self) -> io::Result<(PathBuf, File)> {
+        Ok((self.path.join(LOCK), self.lock.try_clone()?))
+    }
+
+    /// The directory and what else in it stays the same file as long as the store is open.
+    pub(crate) fn lasting(&self) -> Vec<PathBuf> {
+        vec![
+            self.path.clone(),
+            self.path.join(FORMAT),
+            self.noted(),
+            self.engine(),
+            Engine::tables(&self.engine()),
+        ]
+    }
+
+    /// The format of the store in this directory; if there is none, one is made at the `first` opening.
+    pub(crate) fn format(&self, memory: Memory, first: bool) -> Result<Format, OpenError> {
         let format = match fs::read(self.path.join(FORMAT)) {
             Ok(text) => Format::parse(&self.path, &text)?,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => self.create(memory)?,
+            Err(cause) if first && cause.kind() == io::ErrorKind::NotFound => self.create(memory)?,
             Err(cause) => return Err(self.failed(cause)),
         };
         if !Engine::is_whole(&self.engine()) {
@@ -124,6 +140,8 @@ impl Directory {
     pub(crate) fn engine_failed(&self, cause: EngineError) -> OpenError {
         match cause {
             EngineError::Io(cause) => self.failed(cause),
+            // Somebody has removed our own lock, and not the engine's: it is not damaged.
+            EngineError::InUse => OpenError::InUse { path: self.path.clone() },
             other => OpenError::damaged(&self.path, other.to_string()),
         }
     }

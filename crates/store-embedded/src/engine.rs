@@ -2,10 +2,11 @@
 //! of its [journals](crate::journal).
 
 use std::fmt;
+use std::fs::OpenOptions;
 use std::io;
 use std::ops::RangeBounds;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub(crate) enum EngineError {
     Damaged(String),
     /// The engine has stopped writing after a failure in the background.
     Stopped,
+    /// Another process has it open.
+    InUse,
 }
 
 impl fmt::Display for EngineError {
@@ -54,6 +57,7 @@ impl fmt::Display for EngineError {
             Self::Io(cause) => cause.fmt(f),
             Self::Damaged(what) => write!(f, "the engine can't read its files: {what}"),
             Self::Stopped => f.write_str("the engine failed in the background, and writes no more"),
+            Self::InUse => f.write_str("the engine is in use by another process"),
         }
     }
 }
@@ -63,8 +67,17 @@ impl std::error::Error for EngineError {}
 impl From<fjall::Error> for EngineError {
     fn from(cause: fjall::Error) -> Self {
         match cause {
+            // A file is shorter than what was written to it: no repeat will find the rest.
+            fjall::Error::Io(cause) | fjall::Error::Storage(fjall::LsmError::Io(cause))
+                if cause.kind() == io::ErrorKind::UnexpectedEof =>
+            {
+                Self::Damaged(format!(
+                    "a file is shorter than it was; restore a backup of the directory ({cause})"
+                ))
+            }
             fjall::Error::Io(cause) | fjall::Error::Storage(fjall::LsmError::Io(cause)) => Self::Io(cause),
             fjall::Error::Poisoned => Self::Stopped,
+            fjall::Error::Locked => Self::InUse,
             other => Self::Damaged(format!("{other:?}")),
         }
     }
@@ -104,6 +117,10 @@ impl Engine {
     /// Makes an empty engine, or opens one.
     pub(crate) fn open(path: &Path, memory: Memory) -> Result<Self, EngineError> {
         guarded(|| {
+            // An engine without its lock is whole, but would not be opened.
+            if path.is_dir() {
+                OpenOptions::new().create(true).append(true).open(path.join("lock"))?;
+            }
             let db = Database::builder(path)
                 .cache_size(memory.cache_bytes)
                 .worker_threads(2)
@@ -115,6 +132,16 @@ impl Engine {
             let tree = db.keyspace(TREE, options)?;
             Ok(Self { db, tree })
         })
+    }
+
+    /// Where it keeps its tables.
+    pub(crate) fn tables(path: &Path) -> PathBuf {
+        path.join("keyspaces")
+    }
+
+    /// Whether a file is one of its journals, by its name.
+    pub(crate) fn is_journal(file: &Path) -> bool {
+        file.extension().is_some_and(|end| end == "jnl")
     }
 
     /// Closes it, and returns when its threads have let go of the journals in `path`: the last of them writes what it still has.
@@ -133,7 +160,7 @@ impl Engine {
     /// engine opens, which puts what is in the journals before it.
     pub(crate) fn in_tables(path: &Path, key: &[u8]) -> Result<Option<(Bytes, u64)>, EngineError> {
         guarded(|| {
-            let path = path.join("keyspaces").join("1");
+            let path = Self::tables(path).join("1");
             let tree = lsm_tree::Config::new(path, Default::default(), Default::default()).open()?;
             let Some(newest) = tree.get_highest_persisted_seqno() else { return Ok(None) };
             let value = tree.get(key, newest.saturating_add(1))?;
@@ -144,7 +171,7 @@ impl Engine {
     /// What must be there before the engine may open: it takes a tree without this file for one that was never finished,
     /// and deletes it.
     pub(crate) fn is_whole(path: &Path) -> bool {
-        ["0", "1"].iter().all(|tree| path.join("keyspaces").join(tree).join("current").is_file())
+        ["0", "1"].iter().all(|tree| Self::tables(path).join(tree).join("current").is_file())
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -227,9 +254,7 @@ fn has_open_journals(path: &Path) -> bool {
     let files = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
     // The system knows the directory by its whole name.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    files
-        .into_iter()
-        .any(|file| file.parent() == Some(&path) && file.extension().is_some_and(|end| end == "jnl"))
+    files.into_iter().any(|file| file.parent() == Some(&path) && Engine::is_journal(&file))
 }
 
 /// Whether a scan goes on.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onlyonce_core::machine::Record;
 use onlyonce_core::{
-    Cursor, ErrorKind, Filter, Inspect, Listed, Moment, Page, RecordId, State, StateKind, StoreError,
-    Unresolved,
+    Cursor, ErrorKind, Filter, Inspect, Listed, Moment, Page, RecordId, StateKind, StoreError, Unresolved,
+    Verdict,
 };
 
 use crate::engine::Visit;
@@ -20,7 +20,7 @@ use crate::time::Now;
 
 /// A page goes through no more records than this; a filter that matches few then gives short pages, with a cursor.
 const LOOK_AT_MOST: usize = 50_000;
-/// Nor does it hold more of answers than this and one more.
+/// Nor does it read more than this and one more.
 const PAGE_BYTES: usize = 8 << 20;
 
 #[async_trait]
@@ -108,6 +108,7 @@ fn list_all(
     let range = (from, to);
     let scanned = shared.engine.scan(range, |key, value| {
         let Some(id) = keys::record_id(key) else { return Visit::More };
+        let bytes = value.len();
         let is_open = decode_record(&id, value).map(|record| match &record.settled {
             // Whether it runs is in memory; it must be looked at in the right order.
             None => listed(shared, id),
@@ -116,10 +117,12 @@ fn list_all(
                 .map(|found| show(id, found)),
         });
         match is_open {
-            Ok(listed) => page.add(id, listed.filter(|listed| filter.matches(&listed.id, &listed.snapshot))),
+            Ok(listed) => {
+                page.add(id, bytes, listed.filter(|listed| filter.matches(&listed.id, &listed.snapshot)))
+            }
             Err(cause) => {
                 tracing::warn!(%id, %cause, "a damaged record was left out of a listing");
-                page.add(id, None)
+                page.add(id, bytes, None)
             }
         }
     });
@@ -137,8 +140,11 @@ fn list_open(
         shared.index.lock().after(after.as_ref()).map(|item| item.id).take(LOOK_AT_MOST + 1).collect();
     let mut page = Pager::new(limit);
     for id in ids {
-        let listed = listed(shared, id).filter(|listed| filter.matches(&listed.id, &listed.snapshot));
-        if page.add(id, listed) == Visit::Enough {
+        let found = found(shared, id);
+        let bytes = found.as_ref().map_or(0, |(record, _)| answer_bytes(record));
+        let listed = found.map(|found| show(id, found));
+        let listed = listed.filter(|listed| filter.matches(&listed.id, &listed.snapshot));
+        if page.add(id, bytes, listed) == Visit::Enough {
             break;
         }
     }
@@ -151,7 +157,7 @@ struct Pager {
     looked: usize,
     last: Option<RecordId>,
     records: Vec<Listed>,
-    /// What their answers take.
+    /// What was read.
     bytes: usize,
     next: Option<RecordId>,
 }
@@ -161,15 +167,15 @@ impl Pager {
         Self { limit, looked: 0, last: None, records: Vec::new(), bytes: 0, next: None }
     }
 
-    fn add(&mut self, id: RecordId, listed: Option<Listed>) -> Visit {
-        let is_full = self.records.len() == self.limit || self.bytes >= PAGE_BYTES;
-        if self.looked == LOOK_AT_MOST || (is_full && listed.is_some()) {
+    fn add(&mut self, id: RecordId, bytes: usize, listed: Option<Listed>) -> Visit {
+        let is_full = self.records.len() == self.limit && listed.is_some();
+        if self.looked == LOOK_AT_MOST || self.bytes >= PAGE_BYTES || is_full {
             self.next = self.last;
             return Visit::Enough;
         }
         self.looked += 1;
         self.last = Some(id);
-        self.bytes += listed.as_ref().map_or(0, answer_bytes);
+        self.bytes += bytes;
         self.records.extend(listed);
         Visit::More
     }
@@ -240,8 +246,12 @@ fn may_have_lapsed(shared: &Open<'_>, item: &OpenItem) -> bool {
 }
 
 fn listed(shared: &Open<'_>, id: RecordId) -> Option<Listed> {
+    found(shared, id).map(|found| show(id, found))
+}
+
+fn found(shared: &Open<'_>, id: RecordId) -> Option<(Record, Now)> {
     match shared.read(&id, "list") {
-        Ok(found) => found.filter(is_live).map(|found| show(id, found)),
+        Ok(found) => found.filter(is_live),
         Err(cause) => {
             tracing::warn!(%id, %cause, "a damaged record was left out of a listing");
             None
@@ -249,10 +259,10 @@ fn listed(shared: &Open<'_>, id: RecordId) -> Option<Listed> {
     }
 }
 
-fn answer_bytes(listed: &Listed) -> usize {
-    match &listed.snapshot.state {
-        State::Completed(answer) | State::Lapsed { evidence: answer, .. } => answer.0.len(),
-        State::Running { .. } | State::Released => 0,
+fn answer_bytes(record: &Record) -> usize {
+    match &record.settled {
+        Some((Verdict::Completed(answer) | Verdict::Unknown(answer), _)) => answer.0.len(),
+        Some((Verdict::Released, _)) | None => 0,
     }
 }
 
@@ -261,5 +271,5 @@ fn is_live((record, now): &(Record, Now)) -> bool {
 }
 
 fn show(id: RecordId, (record, now): (Record, Now)) -> Listed {
-    Listed { id, snapshot: record.snapshot(now.moment) }
+    Listed::new(id, record.snapshot(now.moment))
 }

@@ -45,6 +45,7 @@ mod noted;
 mod open;
 mod open_error;
 mod persisted;
+mod presence;
 mod room;
 mod shared;
 mod store;

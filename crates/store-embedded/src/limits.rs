@@ -78,3 +78,43 @@ impl KeepFree {
         Err(StoreError::unavailable(BACKEND, "begin", why))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The disk as it is, of which others have used up so much that less than is to be kept is left.
+    fn fill(limits: &mut Limits) {
+        limits.keep_free = KeepFree(u64::MAX);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_disk_that_others_fill_is_noticed_within_a_second_however_little_is_written_here() {
+        let (path, start) = (Path::new("/"), Moment::from_micros(1_000_000_000));
+        let mut limits = Limits { keep_free: KeepFree(0), ..Limits::default() };
+        assert!(limits.check_disk(path, start).is_ok());
+        fill(&mut limits);
+        limits.wrote(100);
+        let just_before = start.plus(LOOK_EVERY - Duration::from_micros(1));
+        assert!(limits.check_disk(path, just_before).is_ok(), "the disk is not asked at every call");
+        let refused = limits.check_disk(path, start.plus(LOOK_EVERY)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        // And as soon as there is room again, it goes on.
+        limits.keep_free = KeepFree(0);
+        assert!(limits.check_disk(path, start.plus(LOOK_EVERY)).is_ok());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_disk_that_is_filled_from_here_is_looked_at_after_every_mebibyte() {
+        let (path, now) = (Path::new("/"), Moment::from_micros(1_000_000_000));
+        let mut limits = Limits { keep_free: KeepFree(0), ..Limits::default() };
+        assert!(limits.check_disk(path, now).is_ok());
+        fill(&mut limits);
+        limits.wrote(LOOK_EVERY_BYTES as usize - 1);
+        assert!(limits.check_disk(path, now).is_ok());
+        limits.wrote(1);
+        assert!(limits.check_disk(path, now).is_err());
+    }
+}

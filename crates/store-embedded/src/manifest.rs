@@ -9,6 +9,8 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::engine::Engine;
+
 /// Names the manifest that counts: its number, its checksum, and the kind of checksum.
 const CURRENT: &str = "current";
 const CURRENT_BYTES: usize = 8 + 16 + 1;
@@ -17,7 +19,7 @@ const CURRENT_BYTES: usize = 8 + 16 + 1;
 pub(crate) fn check(engine: &Path) -> io::Result<Result<(), String>> {
     // The engine's own tree, and the records.
     for tree in ["0", "1"] {
-        let tree = engine.join("keyspaces").join(tree);
+        let tree = Engine::tables(engine).join(tree);
         let current = fs::read(tree.join(CURRENT))?;
         let Some((number, checksum)) = parse(&current) else {
             return Ok(Err(format!("{} can't be read", tree.join(CURRENT).display())));

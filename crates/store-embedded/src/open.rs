@@ -29,7 +29,7 @@ pub(crate) struct Opened {
 
 /// Opens what is there, through all checks. What follows batch `up_to` is cut off: this process knows that nobody was told of it.
 pub(crate) fn open(directory: &Directory, memory: Memory, up_to: Option<u64>) -> Result<Opened, OpenError> {
-    let tag = directory.format(memory)?.tag;
+    let tag = directory.format(memory, up_to.is_none())?.tag;
     let (noted, last_noted) =
         Noted::open(&directory.noted(), &tag).map_err(|cause| directory.failed(cause))?;
     let engine = directory.engine();

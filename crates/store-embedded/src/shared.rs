@@ -14,6 +14,7 @@ use crate::keys;
 use crate::leases::Leases;
 use crate::limits::KeepFree;
 use crate::open_error::OpenError;
+use crate::presence::Presence;
 use crate::room;
 use crate::stored::decode_record;
 use crate::time::{Now, Time};
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) time: Time,
     pub(crate) keep_free: KeepFree,
     stopped: RwLock<Option<Stop>>,
+    presence: Presence,
     /// Last, so that the directory is free only when the engine is closed.
     pub(crate) directory: Directory,
 }
@@ -41,18 +43,27 @@ pub(crate) struct Shared {
 pub(crate) enum Stop {
     /// There is no room. What is there can be read, and the store is opened again when there is room.
     Full(String),
+    /// The directory is not where a start would look for it. What is still open can be read, and a new start would begin with nothing.
+    Gone(String),
     /// Nobody knows what the disk holds: not before the process is started again.
     ForGood(String),
+    /// Both: nobody knows what the files that are open hold, and a new start would begin with nothing.
+    GoneForGood(String),
 }
 
 impl Stop {
     /// What a failed write means.
     pub(crate) fn because(cause: &EngineError, shared: &Shared) -> Self {
+        if let Some(gone) = shared.gone() {
+            return gone;
+        }
         let why = cause.to_string();
         match cause {
             EngineError::Io(cause) if room::is_full(cause) => Self::Full(why),
             EngineError::Stopped if shared.has_little_room() => Self::Full(why),
-            EngineError::Io(_) | EngineError::Damaged(_) | EngineError::Stopped => Self::ForGood(why),
+            EngineError::Io(_) | EngineError::Damaged(_) | EngineError::Stopped | EngineError::InUse => {
+                Self::ForGood(why)
+            }
         }
     }
 }
@@ -74,20 +85,36 @@ impl Shared {
         time: Time,
         keep_free: KeepFree,
         directory: Directory,
+        presence: Presence,
     ) -> Self {
         let (engine, leases, index) = (RwLock::new(Some(engine)), Leases::new(), Mutex::new(index));
-        Self { engine, leases, index, time, keep_free, stopped: RwLock::new(None), directory }
+        Self { engine, leases, index, time, keep_free, stopped: RwLock::new(None), presence, directory }
     }
 
     /// From now on nothing is written: after a failed write or sync nobody knows what the disk holds.
     pub(crate) fn stop(&self, why: Stop) {
+        // Whoever is told that it stopped for good starts the process again, so it is looked for before.
+        let why = match (why, self.missing()) {
+            (Stop::ForGood(why), Some(missing)) => Stop::GoneForGood(format!("{why}; and {missing}")),
+            (why, _) => why,
+        };
         let mut stopped = self.stopped.write();
+        let why = match (&*stopped, why) {
+            (Some(Stop::ForGood(why)), Stop::Gone(gone)) => Stop::GoneForGood(format!("{why}; and {gone}")),
+            (Some(Stop::Gone(gone)), Stop::ForGood(why)) => Stop::GoneForGood(format!("{why}; and {gone}")),
+            (Some(Stop::GoneForGood(_)), _)
+            | (Some(Stop::Gone(_)), Stop::Full(_) | Stop::Gone(_))
+            | (Some(Stop::ForGood(_)), Stop::Full(_) | Stop::ForGood(_)) => return,
+            (_, why) => why,
+        };
         let directory = self.directory.path().display();
         match (&*stopped, &why) {
-            (Some(Stop::ForGood(_)), _) => return,
             (Some(Stop::Full(_)), Stop::Full(_)) => {}
             (_, Stop::Full(why)) => {
                 tracing::error!(%directory, why, "the disk is full; the embedded store waits for room, and writes nothing until then")
+            }
+            (_, Stop::Gone(why) | Stop::GoneForGood(why)) => {
+                tracing::error!(%directory, why, "the directory of the embedded store is gone, and it takes nothing new: bring the directory back before this process is started again, or calls that were answered run again")
             }
             (_, Stop::ForGood(why)) => {
                 tracing::error!(%directory, why, "the embedded store has stopped until this process is started again")
@@ -96,10 +123,29 @@ impl Shared {
         *stopped = Some(why);
     }
 
+    /// Stops if the directory is no longer what a start would find.
+    pub(crate) fn look_for_directory(&self) {
+        if let Some(gone) = self.gone() {
+            self.stop(gone);
+        }
+    }
+
+    fn gone(&self) -> Option<Stop> {
+        self.missing().map(Stop::Gone)
+    }
+
+    /// What of the directory is not where a start would look for it.
+    fn missing(&self) -> Option<String> {
+        let missing = self.presence.missing()?;
+        Some(format!("{} was removed, moved or replaced", missing.display()))
+    }
+
     /// There is room again, and the store was opened anew.
     pub(crate) fn go_on(&self) {
-        *self.stopped.write() = None;
-        tracing::info!(directory = %self.directory.path().display(), "there is room again; the embedded store was opened anew");
+        // Its directory may have been found gone meanwhile.
+        if self.stopped.write().take_if(|stop| matches!(stop, Stop::Full(_))).is_some() {
+            tracing::info!(directory = %self.directory.path().display(), "there is room again; the embedded store was opened anew");
+        }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -128,7 +174,7 @@ impl Shared {
     /// Refuses whatever reads, once the store has stopped for good.
     pub(crate) fn check_reading(&self, call: &'static str) -> Result<(), StoreError> {
         match &*self.stopped.read() {
-            Some(stop @ Stop::ForGood(_)) => Err(self.refused(stop, call)),
+            Some(stop @ (Stop::ForGood(_) | Stop::GoneForGood(_))) => Err(self.refused(stop, call)),
             _ => Ok(()),
         }
     }
@@ -142,7 +188,11 @@ impl Shared {
         let kind = match stop {
             // A retry does not help before somebody acts. But a settlement is repeated to the end: only this process knows it.
             Stop::ForGood(_) if call != "settle" => ErrorKind::Rejected,
-            Stop::Full(_) | Stop::ForGood(_) => ErrorKind::Unavailable,
+            // Nor here; but whoever asks for readiness must not start the process again.
+            Stop::Gone(_) | Stop::GoneForGood(_) if !matches!(call, "settle" | "ready") => {
+                ErrorKind::Rejected
+            }
+            Stop::Full(_) | Stop::Gone(_) | Stop::GoneForGood(_) | Stop::ForGood(_) => ErrorKind::Unavailable,
         };
         StoreError::new(kind, BACKEND, call, self.reason(Some(stop)))
     }
@@ -159,6 +209,14 @@ impl Shared {
                 "the disk of {path} is full: {why}. Free disk space: the store then goes on by itself. What was acknowledged is \
                  kept, and is replayed meanwhile"
             ),
+            Some(Stop::Gone(why)) => format!(
+                "the store in {path} takes nothing new: {why}. Bring the directory back, then start this process again. If it is \
+                 where it was, just start this process again. What was acknowledged is replayed meanwhile"
+            ),
+            Some(Stop::GoneForGood(why)) => format!(
+                "the store in {path} has stopped: {why}. Bring the directory back, then start this process again. If it is where \
+                 it was, just start this process again"
+            ),
             Some(Stop::ForGood(why)) => format!(
                 "the store in {path} has stopped: {why}. Mend the disk, then start this process again; everything that was \
                  acknowledged is kept"
@@ -170,7 +228,7 @@ impl Shared {
     pub(crate) fn engine_error(call: &'static str, cause: EngineError) -> StoreError {
         let kind = match &cause {
             EngineError::Damaged(_) => ErrorKind::Corrupt,
-            EngineError::Io(_) | EngineError::Stopped => ErrorKind::Unavailable,
+            EngineError::Io(_) | EngineError::Stopped | EngineError::InUse => ErrorKind::Unavailable,
         };
         StoreError::new(kind, BACKEND, call, cause)
     }

@@ -21,6 +21,7 @@ use crate::directory::Directory;
 use crate::keys;
 use crate::open::{self, Opened};
 use crate::open_error::OpenError;
+use crate::presence::Presence;
 use crate::shared::{BACKEND, Open, Shared};
 use crate::time::Time;
 use crate::writer::{Begun, Op, Swept, Writer};
@@ -75,7 +76,9 @@ impl EmbeddedStore {
         let Opened { engine, index, totals, tag, noted, time } =
             open::open(&directory, builder.memory, None)?;
         let time = Time::new(builder.clock, time);
-        let shared = Arc::new(Shared::new(engine, index, time, builder.limits.keep_free, directory));
+        let presence = Presence::of(&directory).map_err(|cause| directory.failed(cause))?;
+        let shared =
+            Arc::new(Shared::new(engine, index, time, builder.limits.keep_free, directory, presence));
         let (queue, ops) = mpsc::channel(builder.queue);
         let (chores, wishes) = sync_channel(1);
         let writer = Writer {
@@ -89,6 +92,7 @@ impl EmbeddedStore {
             visible: totals.batch,
             memory: builder.memory,
             deleted: 0,
+            looked: shared.time.clock.now(),
             chores,
         };
         let failed = |cause| OpenError::io(&builder.path, cause);
@@ -226,7 +230,8 @@ impl Store for EmbeddedStore {
     }
 
     fn ready(&self) -> Result<(), StoreError> {
-        self.shared.check("begin")?;
+        self.shared.look_for_directory();
+        self.shared.check("ready")?;
         self.shared.keep_free.check(self.shared.directory.path())
     }
 

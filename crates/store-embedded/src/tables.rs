@@ -9,6 +9,8 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::engine::Engine;
+
 const TRAILER_MAGIC: &[u8] = b"SFA!";
 const CONTENTS_MAGIC: &[u8] = b"TOC!";
 /// Magic, version, kind of checksum, checksum, position and length of the table of contents.
@@ -19,7 +21,7 @@ const LONGEST_CONTENTS: u64 = 1 << 20;
 /// What is wrong with the tables, if anything is.
 pub(crate) fn check(engine: &Path) -> io::Result<Result<(), String>> {
     for tree in ["0", "1"] {
-        let tables = engine.join("keyspaces").join(tree).join("tables");
+        let tables = Engine::tables(engine).join(tree).join("tables");
         let entries = match fs::read_dir(&tables) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
             entries => entries?,

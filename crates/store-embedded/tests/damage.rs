@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::*;
-use onlyonce_core::{ErrorKind, Inspect, Store};
+use onlyonce_core::{ErrorKind, Inspect, Store, StoreError};
 use onlyonce_store_embedded::{EmbeddedStore, OpenError};
 
 /// Some in tables, some only in the journal.
@@ -35,6 +35,12 @@ fn store_with_tables_of(buffer_bytes: u64) -> tempfile::TempDir {
 
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// The journals, and how long they are.
+fn journals_of(path: &Path) -> Vec<(PathBuf, u64)> {
+    let found = fs::read_dir(path.join("engine")).unwrap().flatten();
+    found.map(|entry| (entry.path(), entry.metadata().map_or(0, |file| file.len()))).collect()
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -146,8 +152,9 @@ fn a_flipped_bit_anywhere_in_the_journal_is_noticed() {
         fs::write(damaged.path().join(name), &bytes).unwrap();
         Tally::default().look(damaged.path(), &format!("byte {offset} of {}", name.display()));
         // Looking has not made it worse: a person may still mend it.
-        if let Err(OpenError::Damaged { .. }) = EmbeddedStore::open(damaged.path()) {
-            assert_eq!(fs::read(damaged.path().join(name)).unwrap(), bytes, "byte {offset}");
+        if let Err(error @ OpenError::Damaged { .. }) = EmbeddedStore::open(damaged.path()) {
+            let is_same = fs::read(damaged.path().join(name)).unwrap() == bytes;
+            assert!(is_same, "byte {offset} of {}, in {:?}: {error}", name.display(), journals_of(&path));
         }
     }
 }
@@ -414,4 +421,28 @@ fn a_table_that_claims_too_many_sections_is_refused_with_a_message() {
     }
     assert!(damaged > 0, "there is no table");
     EmbeddedStore::open(&path).expect("all is mended");
+}
+
+#[test]
+fn a_table_that_is_cut_under_a_process_is_not_said_to_come_back_by_itself() {
+    let directory = store_with_tables_of(32 << 10);
+    let path = directory.path().join("data");
+    let store = EmbeddedStore::open(&path).unwrap();
+    for table in files(&path.join("engine/keyspaces/1/tables")) {
+        let file = fs::OpenOptions::new().write(true).open(&table).unwrap();
+        file.set_len(file.metadata().unwrap().len() / 4).unwrap();
+    }
+    let failures: Vec<StoreError> = block_on(read_all(&store)).into_iter().filter_map(Result::err).collect();
+    assert!(!failures.is_empty(), "nothing was read from the tables");
+    for failure in failures {
+        assert_eq!(failure.kind(), ErrorKind::Corrupt, "{failure}");
+    }
+}
+
+async fn read_all(store: &EmbeddedStore) -> Vec<Result<(), StoreError>> {
+    let mut read = Vec::new();
+    for n in 0..RECORDS {
+        read.push(store.get(&id(n)).await.map(drop));
+    }
+    read
 }

@@ -1,6 +1,6 @@
 /* Fails one system call of many, for files below FAULT_DIR.
  *
- * FAULT_OP     write | sync | open
+ * FAULT_OP     write | sync | open | look (which does not fail, but hangs while FAULT_WHILE is there)
  * FAULT_AT     which call of that kind fails, from 1; 0 only counts
  * FAULT_ERRNO  with which error
  * FAULT_MODE   once | always (that call and all later ones of the kind)
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -118,3 +119,12 @@ int fdatasync(int fd) {
     }
 OPEN(open)
 OPEN(open64)
+
+/* By which Rust asks for a file: the look at a network disk whose server is gone. */
+int statx(int dir, const char *restrict path, int flags, unsigned mask, struct statx *restrict found) {
+    int (*real)(int, const char *, int, unsigned, struct statx *) = dlsym(RTLD_NEXT, "statx");
+    /* Rust asks without a name whether there is such a call, and the compiler believes that nobody does. */
+    const char *volatile named = path;
+    while (named && fails("look") && is_below(named)) usleep(20000);
+    return real(dir, path, flags, mask, found);
+}

@@ -255,7 +255,7 @@ fn lives_through_an_outage() {
         return;
     }
     let variable = |name: &str| std::env::var(name).unwrap();
-    let recovers = variable("RECOVERS") == "yes";
+    let recovers = !matches!(variable("RECOVERS").as_str(), "no" | "broken, then gone");
     let bad = PathBuf::from(variable("FAULT_WHILE"));
     let store = EmbeddedStore::builder(variable("DATA")).keep_free(0).open().unwrap();
     block_on(async {
@@ -270,6 +270,26 @@ fn lives_through_an_outage() {
         let kind = if recovers { ErrorKind::Unavailable } else { ErrorKind::Rejected };
         assert_eq!(begin(&store, 6).await.unwrap_err().kind(), kind);
         assert_eq!(store.ready().unwrap_err().kind(), kind);
+        if variable("RECOVERS") == "gone" {
+            // Nobody asks whether it is ready, so the first to notice is the one that would open it again.
+            fs::remove_dir_all(variable("DATA")).unwrap();
+            fs::remove_file(&bad).unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+            assert_eq!(show(&store, 1).await, Shown::AsAcknowledged);
+            assert_eq!(begin(&store, 6).await.unwrap_err().kind(), ErrorKind::Rejected);
+            return assert!(!Path::new(&variable("DATA")).exists(), "no new store is made of nothing");
+        }
+        if variable("RECOVERS") == "broken, then gone" {
+            fs::remove_dir_all(variable("DATA")).unwrap();
+            let gone = store.ready().unwrap_err();
+            assert_eq!(gone.kind(), ErrorKind::Unavailable, "a new start would begin with nothing");
+            let text = std::error::Error::source(&gone).unwrap().to_string();
+            assert!(text.contains("Bring the directory back") && !text.contains("replayed"), "{text}");
+            // Nobody knows what the disk held, still.
+            let refused = store.get(&id(1)).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Rejected);
+            return assert_eq!(begin(&store, 6).await.unwrap_err().kind(), ErrorKind::Rejected);
+        }
         if !recovers {
             fs::remove_file(&bad).unwrap();
             tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
@@ -309,6 +329,9 @@ fn lives_through_an_outage() {
         }
     });
     drop(store);
+    if variable("RECOVERS").ends_with("gone") {
+        return;
+    }
     // A restart finds all that was acknowledged.
     let store = open(variable("DATA").as_ref());
     let done: Vec<_> = if recovers { (0..20).chain([100]).collect() } else { (0..5).collect() };
@@ -346,5 +369,17 @@ fn a_full_disk_is_survived_without_a_restart_and_leases_live_on() {
 fn an_io_error_is_not_recovered_from_even_if_the_disk_is_well_again() {
     for op in ["write", "sync"] {
         outage(op, EIO, "no");
+    }
+}
+
+#[test]
+fn a_full_disk_that_has_room_again_after_its_directory_was_removed_is_not_begun_anew() {
+    outage("write", ENOSPC, "gone");
+}
+
+#[test]
+fn a_store_that_stopped_for_good_and_whose_directory_goes_then_asks_for_no_new_start() {
+    for op in ["write", "sync"] {
+        outage(op, EIO, "broken, then gone");
     }
 }

@@ -126,3 +126,18 @@ fn a_missing_note_is_no_loss() {
     fs::remove_file(directory.path().join("noted")).unwrap();
     assert_eq!(block_on(show(&open(directory.path()), 1)), Shown::AsAcknowledged);
 }
+
+#[test]
+fn a_lock_that_somebody_removed_neither_opens_a_store_twice_nor_closes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data");
+    let store = EmbeddedStore::open(&path).unwrap();
+    block_on(complete(&store, 1)).unwrap();
+    fs::remove_file(path.join("lock")).unwrap();
+    let refused = refused(&path);
+    assert!(matches!(refused, OpenError::InUse { .. }), "it is not damaged: {refused:?}");
+    drop(store);
+    fs::remove_file(path.join("engine/lock")).unwrap();
+    let again = EmbeddedStore::open(&path).unwrap();
+    assert!(matches!(block_on(show(&again, 1)), Shown::AsAcknowledged));
+}

@@ -1,19 +1,19 @@
 //! Looking through the store. What needs a person is in the index. For the rest Redis has no order to page by, so that every
 //! page is one pass over all records (by SCAN, which lets others in between): for people and tools, not for the path of a call.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 use onlyonce_core::{
-    Cursor, ErrorKind, Filter, Inspect, Listed, Page, RecordId, StateKind, Store, StoreError, Unresolved,
+    Cursor, ErrorKind, Filter, Inspect, Listed, Page, RecordId, StateKind, StoreError, Unresolved,
 };
 
 use crate::fault::BACKEND;
 use crate::index::Entry;
 use crate::store::RedisStore;
 
-/// How many records of a page are read at a time.
+/// How many records of the index are read at a time.
 const AT_ONCE: usize = 32;
 
 #[async_trait]
@@ -25,13 +25,14 @@ impl Inspect for RedisStore {
             StoreError::new(ErrorKind::Rejected, BACKEND, "list", why)
         })?;
         let limit = limit.max(1) as usize;
-        let mut first = BTreeSet::new();
+        let mut first = BTreeMap::new();
         let mut more = false;
         let mut scan = self.scan().await.map_err(|fault| fault.during("list"))?;
         while let Some(records) = scan.records().await.map_err(|fault| fault.during("list"))? {
             for (id, record, now) in records {
-                if after.is_none_or(|after| id > after) && filter.matches(&id, &record.snapshot(now)) {
-                    first.insert(id);
+                let snapshot = record.snapshot(now);
+                if after.is_none_or(|after| id > after) && filter.matches(&id, &snapshot) {
+                    first.insert(id, Listed::new(id, snapshot));
                 }
                 if first.len() > limit {
                     first.pop_last();
@@ -39,11 +40,8 @@ impl Inspect for RedisStore {
                 }
             }
         }
-        let next = first.last().filter(|_| more).map(|last| Cursor(last.to_string()));
-        let mut records = self.read_all(first).await?;
-        // What has changed since the pass may no longer be what was asked for.
-        records.retain(|listed| filter.matches(&listed.id, &listed.snapshot));
-        Ok(Page { records, next })
+        let next = first.keys().next_back().filter(|_| more).map(|last| Cursor(last.to_string()));
+        Ok(Page { records: first.into_values().collect(), next })
     }
 
     async fn count(&self) -> Result<BTreeMap<StateKind, u64>, StoreError> {
@@ -100,14 +98,18 @@ impl Inspect for RedisStore {
 impl RedisStore {
     /// Which of these have lapsed, in this order. What is not there any more is taken out of the index.
     async fn lapsed_of(&self, entries: &[Entry]) -> Result<Vec<Listed>, StoreError> {
-        let reads =
-            stream::iter(entries.iter().copied().map(|(_, id)| async move { (id, self.get(&id).await) }));
+        let beginning = Listed::ANSWER_BYTES.to_string();
+        let beginning = [beginning.as_bytes()];
+        let reads = stream::iter(entries.iter().copied().map(|(_, id)| {
+            let beginning = &beginning;
+            async move { (id, self.read(&id, "lapsed", beginning).await) }
+        }));
         let mut reads = reads.buffered(AT_ONCE);
         let mut lapsed = Vec::new();
         while let Some((id, found)) = reads.next().await {
             match found {
                 Ok(Some(snapshot)) if snapshot.state.kind() == StateKind::Lapsed => {
-                    lapsed.push(Listed { id, snapshot })
+                    lapsed.push(Listed::new(id, snapshot))
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => {
@@ -121,17 +123,5 @@ impl RedisStore {
             }
         }
         Ok(lapsed)
-    }
-
-    /// The records with these ids, in this order, without those that are gone by now.
-    async fn read_all(
-        &self,
-        ids: impl IntoIterator<Item = RecordId, IntoIter: Send> + Send,
-    ) -> Result<Vec<Listed>, StoreError> {
-        let reads = stream::iter(
-            ids.into_iter()
-                .map(|id| async move { Ok(self.get(&id).await?.map(|snapshot| Listed { id, snapshot })) }),
-        );
-        reads.buffered(AT_ONCE).try_filter_map(|found| async move { Ok(found) }).try_collect().await
     }
 }

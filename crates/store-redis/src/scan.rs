@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use onlyonce_core::machine::Record;
-use onlyonce_core::{Moment, RecordId};
+use onlyonce_core::{Listed, Moment, RecordId};
 use redis::{Cmd, Pipeline, Value};
 
 use crate::fault::Fault;
@@ -23,7 +23,7 @@ pub(crate) struct Scan<'a> {
     at: Option<(Node, Vec<u8>)>,
 }
 
-/// A record without its answer, and the server's time at which it was read.
+/// A record with no more than the beginning of its answer, and the server's time at which it was read.
 pub(crate) type Seen = (RecordId, Record, Moment);
 
 impl RedisStore {
@@ -89,8 +89,9 @@ impl Scan<'_> {
             return Ok(None);
         }
         let value = match route_ends(&value) {
-            Some(end) if end > value.len() && value.len() == BEGINNING => {
-                whole(&self.store.link, self.store.keys.record(id).record(), end).await?
+            Some(end) if end + Listed::ANSWER_BYTES > value.len() && value.len() == BEGINNING => {
+                let key = self.store.keys.record(id);
+                whole(&self.store.link, key.record(), end + Listed::ANSWER_BYTES).await?
             }
             _ => value,
         };

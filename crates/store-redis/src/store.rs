@@ -127,6 +127,16 @@ impl RedisStore {
         settled(&self.run(script, call, id, arguments).await?, call)
     }
 
+    pub(crate) async fn read(
+        &self,
+        id: &RecordId,
+        call: &'static str,
+        arguments: &[&[u8]],
+    ) -> Result<Option<Snapshot>, StoreError> {
+        let reply = self.run(&script::GET, call, id, arguments).await?;
+        reply::got(reply, &self.time).map_err(|damaged| damaged.during(call))
+    }
+
     /// Whether the record is still as it was seen, and whether who waits for it will be woken.
     pub(crate) async fn is_at(&self, id: &RecordId, seen: Revision, wake: bool) -> Result<bool, StoreError> {
         let flag = |is: bool| if is { b"1" } else { b"0" };
@@ -201,8 +211,7 @@ impl Store for RedisStore {
     }
 
     async fn get(&self, id: &RecordId) -> Result<Option<Snapshot>, StoreError> {
-        let reply = self.run(&script::GET, "get", id, &[]).await?;
-        reply::got(reply, &self.time).map_err(|damaged| damaged.during("get"))
+        self.read(id, "get", &[]).await
     }
 
     async fn forget(&self, id: &RecordId, seen: Fence) -> Result<Settled, StoreError> {

@@ -7,14 +7,15 @@ use crate::clock::Moment;
 use crate::flight::Flight;
 use crate::key::RecordId;
 use crate::policy::{Decision, decide};
-use crate::record::{Fence, Revision, Snapshot};
+use crate::record::{Revision, Snapshot};
 use crate::settings::Intent;
 
 /// How long one caller still waits, and for which attempt.
 pub(super) struct Patience<'a> {
     field: &'a Field,
     until: Moment,
-    waits_for: Option<Fence>,
+    /// The attempt by its number: its fence may still rise, where a store gives it in two steps.
+    waits_for: Option<u32>,
     last: Option<Revision>,
     pause: Duration,
 }
@@ -25,11 +26,11 @@ impl<'a> Patience<'a> {
         Self { field, until, waits_for: None, last: None, pause: Duration::from_millis(1) }
     }
 
-    /// What is left, if this caller may wait for the attempt at `fence`: not if it already waited for another one, or a
-    /// release would let a thousand waiters run one after the other.
-    fn left_for(&mut self, fence: Fence) -> Option<Duration> {
+    /// What is left, if this caller may wait for this attempt: not if it already waited for another one, or a release would
+    /// let a thousand waiters run one after the other.
+    fn left_for(&mut self, snapshot: &Snapshot) -> Option<Duration> {
         let left = self.until.since(self.field.clock.now());
-        let same = *self.waits_for.get_or_insert(fence) == fence;
+        let same = *self.waits_for.get_or_insert(snapshot.attempts) == snapshot.attempts;
         (same && !left.is_zero()).then_some(left)
     }
 
@@ -40,7 +41,7 @@ impl<'a> Patience<'a> {
         else {
             return Some(snapshot);
         };
-        let Some(left) = self.left_for(snapshot.fence) else { return Some(snapshot) };
+        let Some(left) = self.left_for(&snapshot) else { return Some(snapshot) };
         let Ok(_place) = self.field.waiters.try_acquire() else { return Some(snapshot) };
         tokio::select! {
             () = flight.over() => {}
@@ -56,7 +57,7 @@ impl<'a> Patience<'a> {
         snapshot: &Snapshot,
         lease_left: Duration,
     ) -> bool {
-        let Some(left) = self.left_for(snapshot.fence) else { return false };
+        let Some(left) = self.left_for(snapshot) else { return false };
         let Ok(_place) = self.field.waiters.try_acquire() else { return false };
         let revision = snapshot.revision();
         if self.last.replace(revision) == Some(revision) {

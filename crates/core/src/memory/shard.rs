@@ -144,7 +144,7 @@ impl Shard {
     pub(super) fn matching(&self, filter: &Filter, after: Option<&RecordId>, now: Moment) -> Vec<Listed> {
         self.live(now)
             .filter(|entry| after.is_none_or(|after| entry.id > *after))
-            .map(|entry| Listed { id: entry.id, snapshot: entry.record.snapshot(now) })
+            .map(|entry| Listed::new(entry.id, entry.record.snapshot(now)))
             .filter(|listed| filter.matches(&listed.id, &listed.snapshot))
             .collect()
     }

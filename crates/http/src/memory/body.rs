@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use super::{Account, Eviction, EvictionMark, Reservation};
+use super::{Account, Eviction, EvictionMark, Place, Reservation};
 
 /// What a body is paid from while it is read.
 pub(crate) struct BodyMemory {
@@ -14,7 +14,11 @@ enum Payer {
     /// A call that has not begun: it gives way.
     Request(Eviction),
     /// An answer of a call that ran: it is read in any case.
-    Answer,
+    Answer {
+        place: Place,
+        /// What was paid of it and has not come yet.
+        ahead: usize,
+    },
 }
 
 /// There is no room for a body.
@@ -30,10 +34,19 @@ impl BodyMemory {
         Self { reserved: account.nothing(), payer: Payer::Request(account.eviction_since(mark)) }
     }
 
-    pub(crate) fn of_answer(account: &Account) -> Self {
+    pub(crate) fn of_answer(account: &Account, place: Place) -> Self {
         let mut reserved = account.nothing();
         reserved.keep();
-        Self { reserved, payer: Payer::Answer }
+        Self { reserved, payer: Payer::Answer { place, ahead: 0 } }
+    }
+
+    /// Pays for all of an answer whose length is known, so that nobody holds a part of one and waits for the rest. A request's length is
+    /// only what a caller says.
+    pub(crate) async fn pay_ahead(&mut self, bytes: usize) {
+        if let Payer::Answer { ahead, .. } = &mut self.payer {
+            self.reserved.grow_for_answer(bytes.saturating_mul(COPIES_OF_ANSWER)).await;
+            *ahead = bytes;
+        }
     }
 
     pub(crate) async fn pay(&mut self, bytes: usize) -> Result<(), NoRoom> {
@@ -45,8 +58,12 @@ impl BodyMemory {
                     Err(NoRoom)
                 }
             }
-            Payer::Answer => {
-                self.reserved.grow_for_answer(bytes.saturating_mul(COPIES_OF_ANSWER)).await;
+            Payer::Answer { ahead, .. } => {
+                let more = bytes.saturating_sub(*ahead);
+                *ahead -= bytes - more;
+                if more > 0 {
+                    self.reserved.grow_for_answer(more.saturating_mul(COPIES_OF_ANSWER)).await;
+                }
                 Ok(())
             }
         }
@@ -56,12 +73,15 @@ impl BodyMemory {
     pub(crate) fn poll_eviction(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.payer {
             Payer::Request(eviction) => eviction.poll(cx),
-            Payer::Answer => Poll::Pending,
+            Payer::Answer { .. } => Poll::Pending,
         }
     }
 
     /// What was paid, now that the body is read.
     pub(crate) fn into_reservation(self) -> Reservation {
+        if let Payer::Answer { place, .. } = self.payer {
+            self.reserved.note_size(place);
+        }
         self.reserved
     }
 }

@@ -1,25 +1,33 @@
 //! One budget of memory for all that is buffered: bodies that are read, answers, and what waits for its reader.
 //!
 //! Whoever buffers takes a [`Reservation`] on an [`Account`] of the [`MemoryBudget`]. Three quarters of it are for what has not begun; the
-//! rest is a reserve for answers of calls that ran. When it is full, the account with the most that can be given up gives way to
-//! smaller ones, so that a greedy connection can't shut out the others.
+//! rest is a reserve for answers of calls that ran. Nor do large answers get more than three quarters: a crowd of them leaves a quarter to
+//! those who want little, and while many wait no more calls begin whose last answer was large. When it is full, the account with the most
+//! that can be given up gives way to smaller ones, so that a greedy connection can't shut out the others.
+//!
+//! An answer of a call that ran waits until it has room. One at a time goes beyond the limit, and only while the others are within it: so
+//! no more is used than the limit and one answer, and nobody waits for somebody who waits.
 
 mod account;
 mod body;
 mod eviction;
+mod sizes;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
+use futures_util::future::{Either, select};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub use account::{Account, Reservation};
 use account::{Handle, Readers};
 pub(crate) use body::{BodyMemory, NoRoom};
 pub use eviction::{Eviction, EvictionMark};
+use sizes::LastSizes;
+pub(crate) use sizes::Place;
 
 /// The memory that may be buffered by all calls together; clones share it.
 ///
@@ -38,13 +46,19 @@ pub struct MemoryBudget(Arc<Budget>);
 struct Budget {
     limit: usize,
     used: AtomicUsize,
+    /// What of it is held by large answers whose calls have not ended.
+    answers: AtomicUsize,
     register: Mutex<Register>,
     /// Whoever has it may finish reading an answer beyond the limit: one at a time, so that all get their turn.
     overdraft: Arc<Semaphore>,
     /// How many answers wait for room, and what wakes them.
     waiting: AtomicUsize,
     freed: Notify,
+    sizes: LastSizes,
 }
+
+/// While so many answers wait for room, no call begins whose answer will probably be large.
+const MOST_WAITING: usize = 16;
 
 #[derive(Default)]
 struct Register {
@@ -96,10 +110,12 @@ impl MemoryBudget {
         Self(Arc::new(Budget {
             limit: bytes,
             used: AtomicUsize::new(0),
+            answers: AtomicUsize::new(0),
             register: Mutex::default(),
             overdraft: Arc::new(Semaphore::new(1)),
             waiting: AtomicUsize::new(0),
             freed: Notify::new(),
+            sizes: LastSizes::default(),
         }))
     }
 
@@ -158,17 +174,61 @@ impl Budget {
         self.limit - self.limit / 4
     }
 
-    fn try_add(&self, bytes: usize, cap: usize) -> bool {
-        let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= cap);
+    /// Whether a reservation for this purpose may take `bytes` more if `used` are taken.
+    fn fits(&self, used: usize, bytes: usize, purpose: Purpose) -> bool {
+        let sum = used.saturating_add(bytes);
+        match purpose {
+            Purpose::Answer => sum <= self.limit,
+            // However much the answers of others take, a quarter is for those who want to begin.
+            Purpose::Request => {
+                sum <= self.ordinary() || sum.saturating_sub(self.answers.load(ORDER)) <= self.limit / 4
+            }
+        }
+    }
+
+    fn try_add(&self, bytes: usize, purpose: Purpose) -> bool {
+        let more = |used: usize| self.fits(used, bytes, purpose).then(|| used.saturating_add(bytes));
         self.used.fetch_update(ORDER, ORDER, more).is_ok()
     }
 
-    /// Takes what others give up, if there is one with more than `least`. Returns whether it was taken.
-    fn take_from_others(&self, bytes: usize, cap: usize, least: usize) -> bool {
+    /// Takes memory for an answer if there is some. `large` is how much more of it counts as that of large ones.
+    fn try_add_answer(&self, bytes: usize, large: usize) -> bool {
+        let more = |answers: usize| answers.checked_add(large).filter(|sum| *sum <= self.ordinary());
+        if large > 0 && self.answers.fetch_update(ORDER, ORDER, more).is_err() {
+            return false;
+        }
+        let has_room = self.try_add(bytes, Purpose::Answer);
+        if !has_room {
+            self.answers.fetch_sub(large, ORDER);
+        }
+        has_room
+    }
+
+    /// Takes memory for the one answer that may go beyond the limit, if all that is there is within it.
+    fn try_go_beyond(&self, bytes: usize, large: usize) -> bool {
+        let more = |used: usize| (used <= self.limit).then(|| used.saturating_add(bytes));
+        let may = self.used.fetch_update(ORDER, ORDER, more).is_ok();
+        if may {
+            self.answers.fetch_add(large, ORDER);
+        }
+        may
+    }
+
+    /// Takes for a request what others give up, if there is one with more than `least`. Returns whether it was taken.
+    fn take_from_others(&self, bytes: usize, least: usize) -> bool {
+        // What was asked for is there until it was given up, and may be beyond what is for requests, but not beyond the limit.
+        let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        self.ask_others(bytes, Purpose::Request, least) && self.used.fetch_update(ORDER, ORDER, more).is_ok()
+    }
+
+    /// Asks those who hold the most, and more than `least`, to give way, until that would be enough. Returns whether it is.
+    fn ask_others(&self, bytes: usize, purpose: Purpose, least: usize) -> bool {
+        if self.fits(self.used.load(ORDER), bytes, purpose) {
+            return true;
+        }
         let mut register = self.register.lock();
         register.forget_what_is_gone();
-        let fits =
-            |pledged: usize| self.used.load(ORDER).saturating_sub(pledged).saturating_add(bytes) <= cap;
+        let fits = |pledged: usize| self.fits(self.used.load(ORDER).saturating_sub(pledged), bytes, purpose);
         while !fits(register.pledged) {
             let greediest = register.accounts.values().max_by_key(|holdings| holdings.spare());
             let Some(greediest) = greediest.filter(|holdings| holdings.spare() > least).cloned() else {
@@ -180,21 +240,41 @@ impl Budget {
             greediest.wake.notify_waiters();
             register.pledged += spare;
         }
-        self.used.fetch_add(bytes, ORDER);
         true
     }
 
-    /// Waits until an answer of a call that ran has room, which `has_room` takes.
-    async fn until(&self, has_room: impl Fn() -> bool) {
-        let _waits = Waits::new(&self.waiting);
+    /// Waits until an answer of a call that ran has room, and takes it: what others give back or give up, or, when its turn comes, beyond
+    /// the limit. Then it returns what says so.
+    async fn room_for_answer(self: &Arc<Self>, bytes: usize, large: usize) -> Option<OwnedSemaphorePermit> {
+        let _waits = Waits::new(self);
+        let mut line = Box::pin(Arc::clone(&self.overdraft).acquire_owned());
+        let (mut turn, mut asked) = (None, false);
         loop {
-            let mut freed = std::pin::pin!(self.freed.notified());
+            let mut freed = Box::pin(self.freed.notified());
             freed.as_mut().enable();
-            if has_room() {
-                return;
+            if self.try_add_answer(bytes, large) {
+                return None;
             }
-            freed.await;
+            if turn.is_some() && self.try_go_beyond(bytes, large) {
+                self.ask_others(0, Purpose::Answer, 0);
+                return turn;
+            }
+            // Each asks when it comes, and then only the first in line: hundreds may wait, and all of them are woken.
+            if turn.is_some() || !std::mem::replace(&mut asked, true) {
+                self.ask_others(bytes, Purpose::Answer, 0);
+            }
+            if turn.is_some() {
+                freed.await;
+            } else if let Either::Left((permit, _)) = select(line.as_mut(), freed).await {
+                // It is never closed.
+                turn = permit.ok();
+            }
         }
+    }
+
+    /// Whether a call may begin: not if its answer, like the one before it, would only add to a crowd of large ones that wait.
+    fn may_begin(&self, place: Place) -> bool {
+        self.waiting.load(ORDER) < MOST_WAITING || !self.sizes.is_large(place)
     }
 
     /// Something was given back.
@@ -216,21 +296,46 @@ impl Budget {
     }
 }
 
+/// What memory is taken for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// A call that has not begun.
+    Request,
+    /// The answer of one that ran.
+    Answer,
+}
+
+/// How much an answer takes: all of it where its length is known, and otherwise as far as it has come. Small ones take next to nothing, and
+/// do not wait behind large ones: the quarter that is not for those is for them too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Small,
+    Large,
+}
+
+impl Size {
+    const SMALL: usize = 32 << 10;
+
+    fn of(bytes: usize) -> Self {
+        if bytes <= Self::SMALL { Self::Small } else { Self::Large }
+    }
+}
+
 /// One more that waits, until it is dropped.
-struct Waits<'a>(&'a AtomicUsize);
+struct Waits<'a>(&'a Budget);
 
 impl<'a> Waits<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
+    fn new(budget: &'a Budget) -> Self {
+        budget.waiting.fetch_add(1, Ordering::SeqCst);
         // Whoever gives something back afterwards sees this; what was given back before is seen here.
         fence(Ordering::SeqCst);
-        Self(count)
+        Self(budget)
     }
 }
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -241,104 +346,4 @@ impl fmt::Debug for MemoryBudget {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    #[test]
-    fn the_greediest_gives_way_to_smaller_ones_and_never_to_greedier_ones() {
-        let budget = MemoryBudget::new(400);
-        let (greedy, modest) = (budget.account(), budget.account());
-        let held = greedy.take(290).unwrap();
-        let (asked, spared) = (greedy.eviction(), modest.eviction());
-        assert!(greedy.take(20).is_none(), "a quarter is a reserve, and nobody is greedier");
-        let _small = modest.take(20).unwrap();
-        assert!(asked.is_asked() && !spared.is_asked());
-        // What was asked for counts as free: nobody is asked twice for it.
-        let _more = modest.take(200).unwrap();
-        assert!(!spared.is_asked());
-        drop(held);
-        assert_eq!(budget.used(), 220);
-        assert!(greedy.take(70).is_some(), "what was given up is there again");
-        assert!(greedy.take(100).is_some() && spared.is_asked(), "now the other is the greedier one");
-    }
-
-    #[test]
-    fn what_was_given_up_while_it_was_asked_for_is_not_as_good_as_free() {
-        let budget = MemoryBudget::new(400);
-        let (first, other) = (budget.account(), budget.account());
-        let pledge = |account: &Account| {
-            account.0.holdings.pledged.fetch_add(100, ORDER);
-            budget.0.register.lock().pledged += 100;
-        };
-        pledge(&first);
-        let _all = other.take(300).unwrap();
-        assert!(other.take(50).is_none(), "nobody has anything to give");
-        assert_eq!(budget.0.register.lock().pledged, 0);
-        pledge(&first);
-        drop(first);
-        assert_eq!(budget.0.register.lock().pledged, 0);
-    }
-
-    #[test]
-    fn a_request_notices_what_was_asked_before_it_looked() {
-        let budget = MemoryBudget::new(400);
-        let (greedy, modest) = (budget.account(), budget.account());
-        let mark = greedy.mark();
-        let _held = greedy.take(290).unwrap();
-        let _small = modest.take(20).unwrap();
-        assert!(greedy.eviction_since(mark).is_asked());
-        assert!(!greedy.eviction().is_asked(), "the next one was not asked");
-    }
-
-    #[test]
-    fn an_answer_that_waits_for_its_turn_takes_what_others_give_back() {
-        let budget = MemoryBudget::new(400);
-        let (calls, first, second) = (budget.account(), budget.account(), budget.account());
-        let mut running = calls.take(290).unwrap();
-        running.keep();
-        let (mut slow, mut quick) = (first.nothing(), second.nothing());
-        slow.keep();
-        quick.keep();
-        slow.grow_for_answer(200).now_or_never().expect("the first may go beyond the limit");
-        let mut waits = Box::pin(quick.grow_for_answer(100));
-        assert!(waits.as_mut().now_or_never().is_none(), "one at a time");
-        drop(running);
-        assert!(waits.as_mut().now_or_never().is_some(), "there is room, though the other is not done");
-        drop(waits);
-        assert_eq!(budget.used(), 300);
-        drop((slow, quick));
-        assert_eq!((budget.used(), budget.0.waiting.load(ORDER)), (0, 0));
-    }
-
-    #[test]
-    fn what_is_kept_is_not_asked_for() {
-        let budget = MemoryBudget::new(400);
-        let (busy, other) = (budget.account(), budget.account());
-        let mut running = busy.take(290).unwrap();
-        running.keep();
-        assert!(other.take(20).is_none());
-        drop(running);
-        assert!(other.take(20).is_some());
-        assert_eq!(budget.used(), 0);
-    }
-
-    #[tokio::test]
-    async fn answers_have_a_reserve_and_then_take_turns() {
-        let budget = MemoryBudget::new(400);
-        let account = budget.account();
-        let mut request = account.take(300).unwrap();
-        request.keep();
-        let (mut first, mut second) = (BodyMemory::of_answer(&account), BodyMemory::of_answer(&account));
-        first.pay(50).await.unwrap();
-        // Beyond the limit: one of them goes on, the other waits for its turn.
-        first.pay(50).await.unwrap();
-        let mut waiting = Box::pin(second.pay(50));
-        assert!(waiting.as_mut().now_or_never().is_none());
-        drop(first);
-        waiting.await.unwrap();
-        drop((second, request));
-        assert_eq!(budget.used(), 0);
-    }
-}
+mod tests;

@@ -28,7 +28,7 @@
 //! ## request-timeout
 //! 408: the body did not come in time.
 //! ## in-progress
-//! 409: the same call runs.
+//! 409: the same call runs, or it is done and there is no memory to send its answer at the moment.
 //! ## duplicate
 //! 409: the call was made before, and duplicates are refused.
 //! ## out-of-order

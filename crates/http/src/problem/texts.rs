@@ -210,9 +210,12 @@ impl ProblemKind {
                 "body-invalid",
                 (
                     "The request body can't be used",
-                    "Correct the body and send it with the same key. Nothing was done.",
+                    "Correct the body and send all of it, with the same key if it has one. With a key nothing was done; without one a part may have reached the service: check before you send it again.",
                 ),
-                ("请求体无效", "请修正请求体后使用同一个键发送。本次未执行任何操作。"),
+                (
+                    "请求体无效",
+                    "请修正请求体并完整发送，若带有幂等键则使用同一个键。若带有幂等键，本次未执行任何操作；若没有，部分内容可能已到达服务，请先核实再重新发送。",
+                ),
             ),
             Self::QueryInvalid => (
                 StatusCode::BAD_REQUEST,

@@ -185,3 +185,37 @@ async fn chosen_members_are_compared_exactly_and_what_two_parsers_read_different
     assert_eq!(pay("unclear", r#"{"amount":1}"#).await.status, 201, "the key was not used up");
     assert_eq!(service.effects(), 4);
 }
+
+#[tokio::test]
+async fn a_member_of_the_fingerprint_that_the_query_says_differently_runs_nothing() {
+    let options = Options { fingerprint: FingerprintOf::Json(vec!["/amount".into()]), ..Options::default() };
+    let service = Setup::new().options(options).counting().await;
+    for query in ["amount=5", "amount[]=100", "Amount=100", "amount=100&amount=5"] {
+        let told = service.client.send(post(&format!("/pay?{query}")).key("k")).await;
+        let told = told.assert_problem(400, "body-invalid");
+        assert!(told["detail"].as_str().unwrap().contains("in the query and in the body"), "{told}");
+    }
+    assert_eq!(service.effects(), 0);
+    assert_eq!(service.client.send(post("/pay?amount=100").key("k")).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_member_of_the_fingerprint_that_only_the_query_says_runs_nothing() {
+    let pointers = vec!["/amount".into(), "/order/item".into()];
+    let options = Options { fingerprint: FingerprintOf::Json(pointers), ..Options::default() };
+    let service = Setup::new().options(options).counting().await;
+    let send = |path: &str, body: &str| service.client.send(post(path).key("k").body(body.to_owned()));
+    for (query, body) in [
+        ("amount=10", r#"{"x":1}"#),
+        ("amount=10", r#"{"amount":null}"#),
+        ("amount[]=10", r#"{"x":1}"#),
+        ("a=1;amount=10", "{}"),
+        ("order[item]=7", r#"{"amount":1}"#),
+        ("order[item]=7", r#"{"amount":1,"order":{"item":8}}"#),
+    ] {
+        let told = send(&format!("/pay?{query}"), body).await.assert_problem(400, "body-invalid");
+        assert!(told["detail"].as_str().unwrap().contains("in the query"), "{query} {body}: {told}");
+    }
+    assert_eq!(service.effects(), 0);
+    assert_eq!(send("/pay?x=1", r#"{"y":1}"#).await.status, 201);
+}

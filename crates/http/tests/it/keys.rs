@@ -190,3 +190,133 @@ async fn a_method_in_another_case_does_not_get_past_the_layer() {
     service.client.send(hidden).await.assert_problem(400, "request-ambiguous");
     assert_eq!(service.effects(), 0);
 }
+
+/// PHP's `$_REQUEST` and the `params` of Rails have one place for both.
+#[tokio::test]
+async fn a_key_that_query_and_body_say_differently_runs_nothing() {
+    const FORM: &str = "application/x-www-form-urlencoded";
+    let route = |key| Options { key, ..Options::default() };
+    let layer = move |layer: onlyonce_http::LayerBuilder| {
+        layer
+            .route("POST /q", route(KeyFrom::Query("request_id".into())))
+            .route("POST /f", route(KeyFrom::Form("request_id".into())))
+            .route("POST /j", route(KeyFrom::Json("/request_id".into())))
+    };
+    let service = Setup::new().layer(layer).counting().await;
+    let send = |path: &str, kind: &str, body: &str| {
+        service.client.send(post(path).header("content-type", kind).body(body.to_owned()))
+    };
+    let part = "--b\r\nContent-Disposition: form-data; name=\"request_id\"\r\n\r\nb\r\n--b--\r\n";
+    let multipart = "multipart/form-data; boundary=b";
+    for (path, kind, body) in [
+        ("/q?request_id=a", FORM, "request_id=b"),
+        ("/q?request_id=a", FORM, "request.id=a&x=1"),
+        ("/q?request_id=a", FORM, "request_id[]=a"),
+        ("/q?request_id=a", "application/json", r#"{"request_id":"b"}"#),
+        ("/q?request_id=a", "application/vnd.api+json", r#"{"Request_Id":"a"}"#),
+        ("/q?request_id=a", multipart, part),
+        ("/f?request_id=b", FORM, "request_id=a"),
+        ("/f?request_id[]=a", FORM, "request_id=a"),
+        ("/f?REQUEST_ID=a", FORM, "request_id=a"),
+        ("/j?request_id=b", "application/json", r#"{"request_id":"a"}"#),
+        ("/j?request.id=a", "application/json", r#"{"request_id":"a"}"#),
+    ] {
+        let told = send(path, kind, body).await.assert_problem(400, "key-invalid");
+        let detail = told["detail"].as_str().unwrap();
+        assert!(detail.contains("in the query and in the body"), "{path} {body}: {detail}");
+    }
+    assert_eq!(service.effects(), 0);
+    // What all of them read alike, or what only one of the places says, is no reason.
+    for (path, kind, body) in [
+        ("/q?request_id=a", FORM, "request_id=a"),
+        ("/q?request_id=b", "application/json", r#"{"request_id":"b","x":1}"#),
+        (
+            "/q?request_id=c",
+            multipart,
+            "--b\r\nContent-Disposition: form-data; name=\"x\"; filename=\"request_id\"\r\n\r\n\r\n--b--\r\n",
+        ),
+        ("/q?request_id=d", "text/plain", "request_id=b"),
+        ("/f?x=1", FORM, "request_id=a"),
+        ("/j?request_id=42", "application/json", r#"{"request_id":42}"#),
+    ] {
+        assert_eq!(send(path, kind, body).await.status, 201, "{path} {body}");
+    }
+    assert_eq!(service.effects(), 6);
+}
+
+#[tokio::test]
+async fn what_is_in_a_file_of_a_multipart_upload_is_no_field() {
+    let options = Options { key: KeyFrom::Query("id".into()), ..Options::default() };
+    let service = Setup::new().layer(move |layer| layer.route("POST /q", options.clone())).counting().await;
+    let send = |key: &str, kind: &str, body: String| {
+        service.client.send(post(&format!("/q?id={key}")).header("content-type", kind).body(body))
+    };
+    let part = |head: &str, content: &str| format!("--b1\r\n{head}\r\n\r\n{content}\r\n--b1--\r\n");
+    let file = "Content-Disposition: form-data; name=\"file\"; filename=\"page.html\"\r\nContent-Type: text/html; name=id";
+    for (number, content) in [
+        "<input type=\"hidden\" name=\"id\" value=\"1\">",
+        "a; name=id\r\n\r\nContent-Disposition: form-data; name=\"id\"\r\n",
+        "--other\r\nContent-Disposition: form-data; name=\"id\"\r\n\r\n1\r\n--other--",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for kind in ["multipart/form-data; boundary=b1", "Multipart/Form-Data; charset=x; Boundary=\"b1\""] {
+            let key = format!("file{number}{}", kind.len());
+            assert_eq!(send(&key, kind, part(file, content)).await.status, 201, "{kind}: {content}");
+        }
+    }
+    assert_eq!(service.effects(), 6);
+    for head in [
+        "Content-Disposition: form-data; name=\"id\"",
+        "content-disposition:form-data;name=id",
+        "Content-Disposition: form-data; name = \"id\"",
+        "Content-Disposition: form-data; filename=\"a;b\"; NAME=\"id\"",
+        "Content-Disposition: form-data; name*=UTF-8''%69d",
+        "Content-Disposition: form-data;\r\n name=\"id\"",
+        "Content-Disposition: form-data; name='id'",
+        "Content-Disposition: form-data; name=\"i\\d\"",
+        "Content-Type: text/plain\r\nContent-Disposition : form-data; name=id[]",
+    ] {
+        let kind = "multipart/form-data; boundary=b1";
+        send("a", kind, part(head, "1")).await.assert_problem(400, "key-invalid");
+        let second = format!("--b1\r\n{file}\r\n\r\nx\r\n{}", part(head, "1"));
+        send("a", kind, second.replace("\r\n", "\n")).await.assert_problem(400, "key-invalid");
+    }
+    // Nobody can be sure where the parts of these begin.
+    for kind in [
+        "multipart/form-data",
+        "multipart/form-data; boundary=b1; boundary=b2",
+        "multipart/form-data; boundary=",
+    ] {
+        send("a", kind, part("Content-Disposition: form-data; name=\"id\"", "1"))
+            .await
+            .assert_problem(400, "key-invalid");
+    }
+    assert_eq!(service.effects(), 6);
+}
+
+/// Names with brackets or dots are members of members to Rails, Express, Spring and others.
+#[tokio::test]
+async fn a_key_within_a_member_that_the_query_names_too_runs_nothing() {
+    let route = Options { key: KeyFrom::Json("/order/id".into()), ..Options::default() };
+    let service = Setup::new().layer(|layer| layer.route("POST /j", route)).counting().await;
+    let send = |query: &str| {
+        // Each a call of its own.
+        let body = format!(r#"{{"order":{{"id":"{query}"}}}}"#);
+        service
+            .client
+            .send(post(&format!("/j?{query}")).header("content-type", "application/json").body(body))
+    };
+    for query in ["order[id]=z", "order%5Bid%5D=z", "order=z", "order.id=z", "x=1&Order[id]=a", "x=1;order=z"]
+    {
+        let answer = send(query).await;
+        assert_eq!(answer.status, 400, "{query}");
+        let told = answer.assert_problem(400, "key-invalid");
+        assert!(told["detail"].as_str().unwrap().contains("in the query and in the body"), "{query}: {told}");
+    }
+    assert_eq!(service.effects(), 0);
+    for query in ["x=order", "order_id=z", "id=z", "orders=z", "x[order]=z"] {
+        assert_eq!(send(query).await.status, 201, "{query}");
+    }
+}

@@ -1,10 +1,15 @@
 //! One budget of memory for all that is buffered.
 
+use std::time::Duration;
+
 use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use http::{Request, Response, StatusCode};
 use onlyonce_core::{Idempotency, MemoryStore};
 use onlyonce_http::{IdempotencyLayer, MemoryBudget, Options, ScopeFrom};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Gate, Setup, eventually, post};
 
@@ -94,4 +99,58 @@ async fn a_body_in_tiny_pieces_is_read_whole() {
     let mut answer = String::new();
     socket.read_to_string(&mut answer).await.unwrap();
     assert!(answer.contains(&format!("of {} bytes", 140_000 + 0x4000)), "{answer}");
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_stay_within_the_budget_and_none_is_lost() {
+    const CALLS: usize = 20;
+    const SIZE: usize = 900_000;
+    let budget = MemoryBudget::new(4 << 20);
+    let options = Options { response_patience: Duration::from_millis(100), ..Options::default() };
+    let once = Idempotency::new(MemoryStore::new());
+    let layer = IdempotencyLayer::builder(once, ScopeFrom::nobody()).options(options).memory(budget.clone());
+    let (gate, layer) = (Gate::new(), layer.build().unwrap());
+    let handlers = gate.clone();
+    let service = layer.layer(service_fn(move |_| {
+        let gate = handlers.clone();
+        async move {
+            gate.pass().await;
+            Ok::<_, std::convert::Infallible>(Response::new(Body::from(vec![b'y'; SIZE])))
+        }
+    }));
+    let call = |number: usize| {
+        let request = Request::post("/pay").header("idempotency-key", format!("key-{number}"));
+        service.clone().oneshot(request.body(Body::from("x")).unwrap())
+    };
+    let running: Vec<_> = (0..CALLS).map(|number| tokio::spawn(call(number))).collect();
+    for _ in 0..CALLS {
+        gate.arrival().await;
+    }
+    gate.open(CALLS);
+    let mut unread = Vec::new();
+    for running in running {
+        let answer = tokio::time::timeout(Duration::from_secs(10), running).await;
+        unread.push(answer.expect("nobody waits for a reader").unwrap().unwrap());
+        assert!(budget.used() <= budget.limit() + 2 * SIZE, "{} of {}", budget.used(), budget.limit());
+    }
+    let held = unread.iter().filter(|answer| answer.status() == StatusCode::OK).count();
+    assert!((1..CALLS).contains(&held), "{held} are held");
+    for told in unread.iter().filter(|answer| answer.status() != StatusCode::OK) {
+        assert_eq!(
+            (told.status(), &told.headers()["retry-after"]),
+            (StatusCode::CONFLICT, &"1".parse().unwrap())
+        );
+    }
+    let more = call(CALLS).await.unwrap();
+    assert_eq!(more.status(), StatusCode::SERVICE_UNAVAILABLE, "no more begin");
+    drop(unread);
+    assert_eq!(budget.used(), 0);
+    for number in 0..CALLS {
+        let answer = call(number).await.unwrap();
+        assert_eq!(answer.headers()["idempotent-replayed"], "true");
+        assert_eq!(
+            to_bytes(Body::new(answer.into_body()), SIZE).await.unwrap(),
+            Bytes::from(vec![b'y'; SIZE])
+        );
+    }
 }

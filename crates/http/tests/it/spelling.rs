@@ -97,10 +97,35 @@ async fn a_method_or_path_in_a_list_or_without_its_slash_gets_past_no_rule() {
     for path in ["/account?_method=PUT", "/account?x=1&_method=put", "/account?_method=POST&_method=PUT"] {
         service.client.send(post(path)).await.assert_problem(400, "request-ambiguous");
     }
+    for pair in [
+        "%5fmethod=PUT",
+        "_%6dethod=PUT",
+        ".method=PUT",
+        "%2emethod=PUT",
+        "[method=PUT",
+        "+_METHOD=PUT",
+        "%00_method=PUT",
+        "_method%00=PUT",
+        "_method[]=PUT",
+        "_method[x]=PUT",
+        "a=1;_method=PUT",
+        "_method=%20PUT",
+        "_method=PUT%0a",
+        "_method=P%55T%00x",
+        "_method=PUT,POST",
+    ] {
+        let said = service.client.send(post(&format!("/account?{pair}"))).await;
+        assert_eq!(said.status, 400, "{pair}");
+        said.assert_problem(400, "request-ambiguous");
+    }
     let hidden = post("/account").header("x-original-url", "/other/..;/plain");
     service.client.send(hidden).await.assert_problem(400, "request-ambiguous");
     assert_eq!(service.effects(), 0);
-    assert_eq!(service.client.send(post("/account?_method=POST&my_methods=PUT")).await.status, 201);
+    for pair in
+        ["_method=POST&my_methods=PUT", "method=PUT", ".method=POST", "_method=PUTS", "x=_method%3DPUT"]
+    {
+        assert_eq!(service.client.send(post(&format!("/account?{pair}"))).await.status, 201, "{pair}");
+    }
     let harmless = post("/account").header("x-http-method-override", Method::POST.as_str());
     assert_eq!(service.client.send(harmless).await.status, 201);
 }

@@ -7,8 +7,11 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post as handles;
 use onlyonce_core::token::{TokenKeys, Tokens};
-use onlyonce_core::{Idempotency, ManualClock, MemoryStore, Mode, Operation, Scope, Store};
-use onlyonce_http::{IdempotencyLayer, Ids, KeyFrom, Options, SCRIPT, ScopeFrom, TokenRule};
+use onlyonce_core::{
+    Idempotency, Inspect, ManualClock, MemoryStore, Mode, Operation, Resolution, Scope, Settings, Settled,
+    Store,
+};
+use onlyonce_http::{IdempotencyLayer, Ids, KeyFrom, Options, SCRIPT, ScopeFrom, StoredAnswer, TokenRule};
 use onlyonce_testkit::{Fault, FaultyStore, Ledger, Op};
 use tokio::net::TcpListener;
 
@@ -388,4 +391,41 @@ async fn a_browser_that_shows_the_answer_gets_a_page() {
     assert_eq!((page.status.as_u16(), page.header("content-type")), (410, Some("text/html; charset=utf-8")));
     let text = std::str::from_utf8(&page.body).unwrap();
     assert!(text.contains("lang=\"zh-CN\"") && text.contains("表单已过期"), "{text}");
+}
+
+#[tokio::test]
+async fn an_outcome_that_a_person_resolved_outlives_the_token_of_its_call() {
+    let clock = ManualClock::new();
+    let store = Arc::new(MemoryStore::new().with_clock(clock.clone()));
+    let short = Settings { retain: 60 * MINUTE, retain_unsettled: 60 * MINUTE, ..Settings::default() };
+    let once =
+        Idempotency::builder_shared(store.clone()).clock(clock.clone()).settings(short).build().unwrap();
+    let tokens = signed(once.clone()).ttl(600 * MINUTE);
+    let ledger = Ledger::in_memory();
+    let log = ledger.clone();
+    let pay = async move || {
+        log.record("paid", "1").unwrap();
+        StatusCode::INTERNAL_SERVER_ERROR
+    };
+    let layer = IdempotencyLayer::builder(once, ScopeFrom::header("x-user"))
+        .route("POST /pay", Options { token: Some(TokenRule::new(tokens.clone())), ..Options::default() })
+        .build()
+        .unwrap();
+    let app = Router::new().route("/pay", handles(pay)).layer(layer.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::new(listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let shop = Shop { client, ledger, clock, tokens };
+    let token = shop.token("ann", "/pay").await;
+    shop.send("ann", "/pay", &token, "").await;
+    let unknown = store.lapsed(1).await.unwrap().remove(0);
+    let receipt = StoredAnswer::whole(axum::http::Response::new("receipt".into())).encode();
+    let engine = layer.engine_of(&unknown.snapshot.label.route);
+    let resolved = engine.resolve(&unknown.id, unknown.snapshot.fence, Resolution::Happened(receipt)).await;
+    assert_eq!(resolved.unwrap(), Settled::Applied);
+    // The token is good for longer than records of calls without one are kept.
+    shop.clock.advance(590 * MINUTE);
+    let again = shop.send("ann", "/pay", &token, "").await;
+    assert_eq!((again.status.as_u16(), shop.effects()), (200, 1), "it would be paid twice");
+    assert!(again.is_replay());
 }

@@ -33,11 +33,13 @@ const MOST_LISTENERS: usize = 16;
 pub(super) async fn events(
     State(admin): State<Arc<Admin>>,
 ) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, AdminProblem> {
-    if admin.events.receiver_count() >= MOST_LISTENERS {
+    // First a place, then the count: two who come at once can't both take the last one.
+    let place = admin.events.subscribe();
+    if admin.events.receiver_count() > MOST_LISTENERS {
         let why = format!("{MOST_LISTENERS} listen to events already; end one of them, or ask /api/stats");
         return Err(AdminProblem::new(StatusCode::SERVICE_UNAVAILABLE, why));
     }
-    let changes = BroadcastStream::new(admin.events.subscribe()).filter_map(async |event| {
+    let changes = BroadcastStream::new(place).filter_map(async |event| {
         let event = event.ok()?;
         let name = match &event {
             Event::Change { .. } => "change",

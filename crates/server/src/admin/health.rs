@@ -16,6 +16,9 @@ use super::Admin;
 
 /// How long the store may take to show that it is there.
 const READY_WITHIN: Duration = Duration::from_secs(2);
+/// How long it may take to say whether a new start is needed. Shorter than whoever watches waits by custom, which is a second: a disk that
+/// hangs would hang after a new start too.
+const HEALTHY_WITHIN: Duration = Duration::from_millis(500);
 /// What was tried is believed for so long, so that whoever asks often does not write often.
 const BELIEVED_FOR: Duration = Duration::from_secs(1);
 /// For how long a trial is there at most, if this process dies within it: its lease lasts as long, so that nobody is asked about it.
@@ -37,7 +40,6 @@ impl Readiness {
     }
 
     async fn check(&self, store: &dyn Store) -> Result<(), StoreError> {
-        store.ready()?;
         match self {
             Self::Known => store.get(&RecordId::from_bytes([0; 32])).await.map(drop),
             Self::Tried(last) => {
@@ -76,8 +78,12 @@ async fn try_out(store: &dyn Store) -> Result<(), StoreError> {
 
 /// Fails only where nothing but a new start helps: whoever watches may start the process again.
 pub(super) async fn healthy(State(admin): State<Arc<Admin>>) -> Response {
-    match admin.store.ready() {
-        Err(error) if error.kind() == ErrorKind::Rejected => {
+    let wrong = match tokio::time::timeout(HEALTHY_WITHIN, admin.look.take(admin.store.clone())).await {
+        Ok(said) => said.err().map(|error| error.kind()),
+        Err(_) => admin.look.last(),
+    };
+    match wrong {
+        Some(ErrorKind::Rejected) => {
             let why = "the store has stopped; mend the disk, then start this process again\n";
             (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
         }
@@ -90,7 +96,11 @@ pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> Response {
     if admin.gate.is_draining() {
         return unavailable("draining\n");
     }
-    match tokio::time::timeout(READY_WITHIN, admin.readiness.check(&*admin.store)).await {
+    let check = async {
+        admin.look.take(admin.store.clone()).await?;
+        admin.readiness.check(&*admin.store).await
+    };
+    match tokio::time::timeout(READY_WITHIN, check).await {
         Ok(Ok(())) => "ready\n".into_response(),
         Ok(Err(error)) => {
             onlyonce::seldom!(warn, error = &error as &dyn std::error::Error, "the store takes no new calls");

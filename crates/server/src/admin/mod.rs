@@ -5,6 +5,7 @@ mod audit;
 mod events;
 mod health;
 mod listener;
+mod look;
 mod metrics;
 mod problem;
 mod repair;
@@ -32,12 +33,14 @@ pub(crate) use self::audit::Audit;
 use self::events::Event;
 use self::health::Readiness;
 use self::listener::Listener;
+use self::look::Look;
 pub(crate) use self::metrics::keep_up;
 use self::problem::AdminProblem;
 pub(crate) use self::repair::{Deed, Repair, Unrepaired};
 pub(crate) use self::search::{IdWord, NotOne, Unlisted, Words, several};
 pub(crate) use self::store::Timed;
 use self::token::Token;
+pub(crate) use self::token::{check as check_token, check_file as check_token_file};
 pub(crate) use self::unresolved::watch;
 use crate::config::Config;
 use crate::failure::Failure;
@@ -60,6 +63,7 @@ pub(crate) struct Admin {
     events: broadcast::Sender<Event>,
     metrics: metrics::Handle,
     readiness: Readiness,
+    look: Look,
     /// What a reload changes.
     now: RwLock<Now>,
 }
@@ -100,7 +104,8 @@ impl Admin {
         let now = RwLock::new(Now::of(config)?);
         let (events, _) = broadcast::channel(256);
         let readiness = Readiness::of(&config.store);
-        Ok(Arc::new(Self { store, once, gate, events, metrics: metrics::install()?, readiness, now }))
+        let (metrics, look) = (metrics::install()?, Look::default());
+        Ok(Arc::new(Self { store, once, gate, events, metrics, readiness, look, now }))
     }
 
     pub(crate) fn token_file(&self) -> Option<PathBuf> {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
+use onlyonce::http::key_of_header;
 use onlyonce::{
     Clock, Cursor, ErrorKind, Filter, Hash16, Inspect, Key, Listed, Page, RecordId, Scope, StoreError,
     SystemClock,
@@ -63,7 +65,8 @@ impl Words<'_> {
         }
         if let Some(text) = self.key {
             let key = Key::new(text).map_err(|error| error.to_string())?;
-            let digests = digest(text).into_iter().chain([Hash16::of_key(&key)]).collect();
+            let keys = [Some(key), as_sent(text)].into_iter().flatten();
+            let digests = digest(text).into_iter().chain(keys.map(|key| Hash16::of_key(&key))).collect();
             let by_key = each(&filters, digests, |filter, key| Filter { key: Some(key), ..filter });
             let ids = text.parse::<RecordId>().into_iter().collect();
             let by_id = each(&filters, ids, |filter, id| Filter { ids: Some(id..=id), ..filter });
@@ -71,6 +74,13 @@ impl Words<'_> {
         }
         Ok(Search { filters, since })
     }
+}
+
+/// The key within the quotes, as it was pasted from a header.
+fn as_sent(text: &str) -> Option<Key> {
+    let value =
+        HeaderValue::from_str(text.trim()).ok().filter(|value| value.as_bytes().starts_with(b"\""))?;
+    key_of_header(&value).ok()
 }
 
 /// Every filter with every value.
@@ -142,7 +152,7 @@ async fn list(
     if let Some(id) = filter.ids.as_ref().filter(|ids| ids.start() == ids.end()).map(|ids| *ids.start()) {
         let found = store.get(&id).await.map_err(Unlisted::Store)?;
         let found = found.filter(|snapshot| filter.matches(&id, snapshot));
-        let records = found.map(|snapshot| Listed { id, snapshot }).into_iter().collect();
+        let records = found.map(|snapshot| Listed::new(id, snapshot)).into_iter().collect();
         return Ok(Page { records, next: None });
     }
     store.list(filter, after, limit).await.map_err(|error| match error.kind() {
@@ -179,12 +189,18 @@ impl IdWord {
         &self.0
     }
 
-    /// The one record that is meant.
+    /// The one record that is meant, with all of its answer.
     pub(crate) async fn find(&self, store: &dyn Inspect) -> Result<Listed, NotOne> {
-        if let Ok(id) = self.0.parse::<RecordId>() {
-            let found = store.get(&id).await.map_err(NotOne::Store)?;
-            return found.map(|snapshot| Listed { id, snapshot }).ok_or(NotOne::None);
-        }
+        let id = match self.0.parse::<RecordId>() {
+            Ok(id) => id,
+            Err(_) => self.search(store).await?,
+        };
+        let found = store.get(&id).await.map_err(NotOne::Store)?;
+        found.map(|snapshot| Listed { id, snapshot }).ok_or(NotOne::None)
+    }
+
+    /// The one id that begins so.
+    async fn search(&self, store: &dyn Inspect) -> Result<RecordId, NotOne> {
         let end = |digit: &str| bytes(&format!("{}{}", self.0, digit.repeat(64 - self.0.len())));
         let (Some(first), Some(last)) = (end("0"), end("f")) else { return Err(NotOne::None) };
         let ids = Some(RecordId::from_bytes(first)..=RecordId::from_bytes(last));
@@ -200,7 +216,7 @@ impl IdWord {
             }
         }
         match (found.len(), found.pop()) {
-            (1, Some(listed)) => Ok(listed),
+            (1, Some(listed)) => Ok(listed.id),
             (_, None) => Err(NotOne::None),
             (_, Some(last)) => Err(NotOne::Several(
                 found.iter().map(|listed| listed.id).chain([last.id]).take(CANDIDATES).collect(),
@@ -228,6 +244,7 @@ mod tests {
     fn a_word_that_could_be_read_in_two_ways_is_read_in_both() {
         let key = |text: &str| filters(Words { key: Some(text), ..Words::default() });
         assert_eq!(key("order-42").len(), 1);
+        assert_eq!(key("\"order-42\"").len(), 2, "quotes of a header, and of a key from a body");
         assert_eq!(key(&"0af1".repeat(8)).len(), 2, "a digest, and a UUID without dashes");
         assert_eq!(key(&"0af1".repeat(16)).len(), 2, "a record id, and a key");
         let digits = "0af1".repeat(8);

@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
+use crate::masked;
 use crate::secret::{self, About};
 
 const ABOUT: About = About {
     name: "the admin token",
     elsewhere: "name another place with --admin-token-file, or set ONLYONCE_ADMIN_TOKEN",
 };
+
+/// The shortest token that can't be guessed.
+const SHORTEST: usize = 16;
 
 /// A token, kept as its digest: comparing digests takes the same time whatever was guessed.
 pub(super) struct Token {
@@ -31,14 +35,9 @@ impl Token {
 
     /// The token in this file, which is made, readable by its owner only, if it is not there.
     pub(super) fn in_file(file: PathBuf) -> Result<Self, Failure> {
-        let token = secret::in_file(&file, ABOUT, str::to_owned)?;
-        if token.len() < 16 {
-            return Err(Failure::usage(format!(
-                "{} holds fewer than 16 characters, which can be guessed; delete it to have a new token made",
-                file.display()
-            )));
-        }
-        Ok(Self { digest: Some(digest(&token)), file: Some(file) })
+        let text = secret::in_file(&file, ABOUT, str::to_owned)?;
+        let token = check(&text).map_err(|why| wrong_in(&file, &why))?;
+        Ok(Self { digest: Some(digest(token)), file: Some(file) })
     }
 
     pub(super) fn file(&self) -> Option<&Path> {
@@ -54,6 +53,31 @@ impl Token {
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
+}
+
+/// The token as it is sent, or why nobody could use it.
+pub(crate) fn check(text: &str) -> Result<&str, String> {
+    match secret::line(text)? {
+        token if token.len() < SHORTEST => {
+            Err(format!("it has fewer than {SHORTEST} characters and can be guessed"))
+        }
+        token => Ok(token),
+    }
+}
+
+/// What is wrong with the token that is in a file, before a gateway starts; one that is not there is made at the start.
+pub(crate) fn check_file(file: &Path) -> Result<(), Failure> {
+    if !file.exists() {
+        return Ok(());
+    }
+    check(&secret::read(file, ABOUT)?).map(drop).map_err(|why| wrong_in(file, &why))
+}
+
+fn wrong_in(file: &Path, why: &str) -> Failure {
+    let shown = masked::file(file);
+    Failure::usage(format!(
+        "the admin token in {shown} can't be used: {why}; or delete the file to have a new token made"
+    ))
 }
 
 fn digest(token: &str) -> [u8; 32] {

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::repair::Deed;
+use crate::config::OF_ONE_CONNECTION;
+use crate::gateway::folded;
 
 /// For an outcome that is unknown because of a 500.
 const HINT_500: &str =
@@ -126,7 +128,7 @@ impl RecordView {
         let snapshot = &listed.snapshot;
         let status = match &snapshot.state {
             State::Completed(answer) | State::Lapsed { evidence: answer, .. } => {
-                StoredAnswer::decode(answer.clone()).ok().map(|seen| seen.status().as_u16())
+                StoredAnswer::status_of(answer).map(|status| status.as_u16())
             }
             State::Running { .. } | State::Released => None,
         };
@@ -237,18 +239,18 @@ pub(crate) struct Resolve {
     pub(crate) body: String,
 }
 
-/// What belongs to one connection or one user, or is made anew for every replay.
-const NOT_STORED: [&str; 9] = [
-    "connection",
-    "content-length",
-    "keep-alive",
-    "proxy-connection",
+/// What belongs to one user, or is made anew for every replay, beside what is of one connection.
+const NOT_STORED: [&str; 6] = [
+    "idempotency-expires",
+    "idempotency-key",
+    "idempotency-stored",
+    "idempotent-replayed",
+    "proxy-authenticate",
     "set-cookie",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
 ];
+
+/// What the gateway's own words begin with.
+const OWN: &str = "onlyonce-";
 
 /// Names and values, each name once: of two, one would get lost without a word.
 fn distinct<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
@@ -322,7 +324,10 @@ impl Resolve {
         for (name, value) in &self.headers {
             let name: HeaderName =
                 name.parse().map_err(|_| format!("{name:?} is not the name of a header"))?;
-            if NOT_STORED.contains(&name.as_str()) {
+            // In whatever spelling: the gateway's own words would be taken for its own by the one in front, or by the caller.
+            let folded = folded(name.as_str());
+            let mut never = NOT_STORED.iter().chain(&OF_ONE_CONNECTION);
+            if never.any(|never| *never == folded) || folded.starts_with(OWN) {
                 return Err(format!("{name} can't be part of a stored answer"));
             }
             let value =

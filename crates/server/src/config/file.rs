@@ -1,6 +1,8 @@
 //! The file, read into values that know their line.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use toml::Spanned;
@@ -32,16 +34,21 @@ struct Walk<'a> {
     problems: &'a mut Problems,
 }
 
-pub(crate) fn read(path: &Path, problems: &mut Problems) -> File {
+/// More than any configuration that a person writes.
+const LARGEST: u64 = 1 << 20;
+
+/// What is in the file; `None`, together with a problem, if it can't be read.
+pub(crate) fn read(path: &Path, problems: &mut Problems) -> Option<File> {
     let name = path.display().to_string();
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) => {
-            problems.add(&Source::Nowhere, format!("the file {name} can't be read: {error}"));
-            return File::default();
-        }
+    let mut bytes = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
+    let text = match read {
+        Err(error) => Err(format!("can't be read: {error}")),
+        Ok(_) if bytes.len() as u64 > LARGEST => Err("is larger than 1MiB, and so no configuration".into()),
+        Ok(_) => String::from_utf8(bytes).map_err(|_| "is not UTF-8 text, as TOML is".into()),
     };
-    parse(&name, &text, problems)
+    let text = problems.take(&Source::Nowhere, text.map_err(|why| format!("the file {name} {why}")))?;
+    Some(parse(&name, &text, problems))
 }
 
 pub(crate) fn parse(name: &str, text: &str, problems: &mut Problems) -> File {

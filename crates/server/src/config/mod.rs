@@ -14,6 +14,7 @@ mod suggest;
 mod target;
 mod tokens;
 pub(crate) mod units;
+mod unused;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,13 +27,14 @@ use http::Method;
 use onlyonce::http::{IdempotencyLayer, MemoryBudget, Recover};
 use onlyonce::{Idempotency, MemoryStore, Recovery};
 
+use crate::admin;
 use crate::gateway::scope::ScopeRule;
 use crate::gateway::tls;
 use crate::stores::{self, Serving};
 pub(crate) use changes::Changes;
 use file::{Entry, File};
 pub(crate) use forward::{Forward, name_of};
-pub(crate) use rules::{Route, Rules};
+pub(crate) use rules::{OF_ONE_CONNECTION, Route, Rules};
 pub(crate) use settings::SETTINGS;
 use settings::{Kind, LISTS};
 use source::Given;
@@ -40,6 +42,7 @@ pub(crate) use source::Problems;
 pub(crate) use source::Source;
 pub(crate) use target::{Speech, Target, TooLong};
 pub(crate) use tokens::{ABOUT as ABOUT_TOKENS, Secrets, TokenKind, TokenSettings, read_keys};
+use unused::Uses;
 
 /// What was typed: flags by the name of their setting.
 #[derive(Debug, Clone, Default)]
@@ -127,10 +130,15 @@ impl Config {
     /// All that is wrong, at once.
     pub(crate) fn load(
         typed: &Typed,
-        variable: impl Fn(&str) -> Option<String>,
+        variable: impl Fn(&str) -> Result<Option<String>, String>,
     ) -> Result<Self, Box<Unusable>> {
         let mut problems = Problems::default();
-        let given = Everything::gather(typed, variable, &mut problems);
+        let (given, whole) = Everything::gather(typed, variable, &mut problems);
+        if !whole {
+            // What is not known to be missing is not told to be.
+            let shown = print::show(&given.settings, &given.routes, &given.forwards);
+            return Err(Box::new(Unusable { shown, problems }));
+        }
         Self::read(given, problems)
     }
 
@@ -141,7 +149,7 @@ impl Config {
     pub(crate) fn reload(
         &self,
         typed: &Typed,
-        variable: impl Fn(&str) -> Option<String>,
+        variable: impl Fn(&str) -> Result<Option<String>, String>,
     ) -> Result<(Self, Changes), Box<Unusable>> {
         let wanted = Self::load(typed, variable)?;
         let (given, changes) = self.given.replaced_by(wanted.given);
@@ -168,20 +176,29 @@ impl Config {
 }
 
 impl Everything {
-    fn gather(typed: &Typed, variable: impl Fn(&str) -> Option<String>, problems: &mut Problems) -> Self {
-        // An empty variable is how one is taken back in a shell or a container: it counts as not given.
-        let variable = |name: &str| variable(name).filter(|text| !text.trim().is_empty());
-        let config = typed.config.clone().or_else(|| variable("ONLYONCE_CONFIG").map(PathBuf::from));
-        let file = config.as_deref().map(|path| file::read(path, problems)).unwrap_or_default();
-        let settings = gather(typed, &file, &variable);
-        Self { settings, routes: file.routes, forwards: file.forwards }
+    /// All that was given, and whether that is all: a file that can't be read may have said anything.
+    fn gather(
+        typed: &Typed,
+        variable: impl Fn(&str) -> Result<Option<String>, String>,
+        problems: &mut Problems,
+    ) -> (Self, bool) {
+        let variable = |name: &str, problems: &mut Problems| {
+            problems.take(&Source::Variable(name.to_owned()), variable(name)).flatten()
+        };
+        let config = typed.config.clone();
+        let config = config.or_else(|| variable("ONLYONCE_CONFIG", problems).map(PathBuf::from));
+        let file = config.as_deref().map(|path| file::read(path, problems));
+        let whole = !matches!(file, Some(None));
+        let file = file.flatten().unwrap_or_default();
+        let settings = gather(typed, &file, |name| variable(name, problems));
+        (Self { settings, routes: file.routes, forwards: file.forwards }, whole)
     }
 }
 
 fn gather(
     typed: &Typed,
     file: &File,
-    variable: &impl Fn(&str) -> Option<String>,
+    mut variable: impl FnMut(&str) -> Option<String>,
 ) -> BTreeMap<&'static str, Given> {
     let mut settings = BTreeMap::new();
     for setting in SETTINGS {
@@ -256,11 +273,41 @@ impl Loader<'_> {
         }
     }
 
+    fn tell_empty_files(&mut self) {
+        for setting in SETTINGS.iter().filter(|setting| setting.value == "FILE") {
+            if let Some(given) =
+                self.settings.get(setting.path).filter(|given| given.text().trim().is_empty())
+            {
+                let why = format!("{}: it is empty; leave it out, or name a file", setting.path);
+                self.problems.add(&given.source, why);
+            }
+        }
+    }
+
     /// `None` only together with a problem.
     fn load(&mut self, file: &Everything, shown: String) -> Option<Config> {
         self.tell_empty_lists(&file.routes);
+        self.tell_empty_files();
         let listen = self.read("listen", address);
-        let admin = self.read("admin", |text| if text == "off" { Ok(None) } else { address(text).map(Some) });
+        let admin = self.read("admin", |text| match text {
+            "off" => Ok(None),
+            // What was given may be the token.
+            text if !text.contains(':') => {
+                Err("it is not an address, nor \"off\"; write host and port, for instance \"127.0.0.1:8081\""
+                    .into())
+            }
+            text => address(text).map(Some),
+        });
+        if let (Some(listen), Some(Some(admin))) = (listen, admin)
+            && listen == admin
+            && listen.port() != 0
+        {
+            let source = self.source("admin");
+            self.problems.add(
+                &source,
+                format!("admin: {admin} is the same address as that of listen; choose another port"),
+            );
+        }
         let store = self.read("store", |url| stores::check(url).map(|()| url.to_owned()));
         let strict = self.read("strict", rules::yes);
         if let (Some(url), Some(true)) = (&store, strict) {
@@ -306,11 +353,11 @@ impl Loader<'_> {
         let upstream_ca = ca.and_then(|path| std::fs::read(path).ok());
         let trust_forwarded = self.read("trust_forwarded", rules::yes);
         let tokens = self.tokens();
-        let admin_token = self.settings.get("admin_token").map(Given::text);
+        let admin_token = self.read("admin_token", |text| admin::check_token(text).map(str::to_owned));
         let admin_token_file = self.path("admin_token_file");
         if let Some(Some(address)) = admin
             && !address.ip().is_loopback()
-            && admin_token.is_none()
+            && !self.settings.contains_key("admin_token")
             && admin_token_file.is_none()
         {
             let source = self.source("admin");
@@ -318,12 +365,27 @@ impl Loader<'_> {
                 "the admin API on {address} can be reached from other machines: set admin_token_file or ONLYONCE_ADMIN_TOKEN first, or listen on 127.0.0.1"
             ));
         }
-        if admin_token.as_ref().is_some_and(|token| token.len() < 16) {
-            let source = self.source("admin_token");
-            self.problems.add(&source, "admin_token: a token of fewer than 16 characters can be guessed");
+        // Nobody needs it where there is no admin API.
+        if let (None, Some(file), Some(Some(_))) = (&admin_token, &admin_token_file, admin) {
+            let source = self.source("admin_token_file");
+            self.problems.take(&source, admin::check_token_file(file));
         }
         let scope = scope?;
-        let warnings = warnings(&scope, &methods, &rules);
+        let mut warnings = warnings(&scope, &methods, &rules);
+        let uses = Uses {
+            jwt: scope.reads_tokens(),
+            admin: !matches!(admin, Some(None)),
+            store: store.as_deref(),
+            targets: target.iter().chain(forwards.iter().map(|forward| &forward.target)).collect(),
+            rules: routes.iter().map(|route| &route.rules).chain([&rules]).collect(),
+        };
+        warnings.extend(uses.warnings(self.settings));
+        if admin_token.is_some() && admin_token_file.is_some() {
+            warnings.push(
+                "admin_token and admin_token_file are both given: the token counts, and the file is not read"
+                    .into(),
+            );
+        }
         Some(Config {
             listen: listen?,
             admin: admin?,
@@ -361,7 +423,13 @@ impl Loader<'_> {
             Ok(count) if count > 0 => Ok(count),
             _ => Err(format!("{text:?} is not a number above 0")),
         };
-        let max_body = |text: &str| if text == "unlimited" { Ok(None) } else { units::size(text).map(Some) };
+        let max_body = |text: &str| match text {
+            "unlimited" => Ok(None),
+            text => match units::size(text)? {
+                0 => Err("0 would refuse every body; write a size, or \"unlimited\"".to_owned()),
+                bytes => Ok(Some(bytes)),
+            },
+        };
         let (connections, header, body, idle) = (
             self.read("limits.connections", count),
             self.read("limits.header_timeout", span),
@@ -372,6 +440,8 @@ impl Loader<'_> {
             units::size(text).and_then(|bytes| {
                 if bytes < 8 << 10 {
                     Err(format!("{text:?} is below 8KiB, which is less than usual requests need"))
+                } else if bytes > 16 << 20 {
+                    Err(format!("{text:?} is above 16MiB, and every connection may take as much"))
                 } else {
                     Ok(bytes)
                 }

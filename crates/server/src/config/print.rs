@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 
 use super::file::Entry;
 use super::settings::{Kind, SETTINGS, Setting};
 use super::source::Given;
 use super::tokens;
-use crate::stores::masked;
+use crate::{masked, stores};
 
 pub(super) fn show(settings: &BTreeMap<&'static str, Given>, routes: &[Entry], forwards: &[Entry]) -> String {
     let mut out = String::new();
@@ -34,8 +35,11 @@ fn show_entry(out: &mut String, kind: &str, entry: &Entry) {
     let _ = write!(out, "\n[[{kind}]]\n");
     for (name, given) in &entry.values {
         // Only URLs have something to hide; a question mark elsewhere is a query of a route.
-        let is_url = |part: &str| *name == "upstream" || part.contains("://");
-        let shown = |part: &String| if is_url(part) { masked(part) } else { part.clone() };
+        let shown = |part: &String| match part {
+            part if *name == "upstream" => masked::address(part),
+            part if part.contains("://") => masked::url(part),
+            part => part.clone(),
+        };
         let parts: Vec<String> = given.parts.iter().map(shown).collect();
         let text = match parts.as_slice() {
             [one] => format!("{one:?}"),
@@ -55,8 +59,16 @@ pub(super) fn value(setting: &Setting, given: &Given) -> String {
         Kind::Secrets => {
             format!("{:?}", given.parts.iter().map(|part| tokens::masked(part)).collect::<Vec<_>>())
         }
-        Kind::Url => format!("{:?}", masked(&given.text())),
+        Kind::Url if setting.path == "store" => format!("{:?}", stores::shown(&given.text())),
+        Kind::Url => format!("{:?}", masked::address(&given.text())),
+        Kind::Plain if setting.value == "FILE" => {
+            format!("{:?}", masked::file(Path::new(&given.text())))
+        }
         Kind::List => format!("{:?}", given.parts),
+        // It may be the token.
+        Kind::Plain if setting.path == "admin" && !given.text().contains(':') && given.text() != "off" => {
+            format!("{:?}", masked::NOTHING)
+        }
         Kind::Plain => match given.text().as_str() {
             yes @ ("true" | "false") => yes.to_owned(),
             number if number.parse::<u64>().is_ok() => number.to_owned(),

@@ -135,6 +135,7 @@ impl Reader<'_> {
             one_of(text, &[("any", Order::Unique), ("increasing", Order::Increasing)])
         });
         self.check_order(order, &key);
+        self.check_unused(on_lapse, &key, token.is_some());
         let options = Options {
             key,
             order,
@@ -178,6 +179,45 @@ impl Reader<'_> {
         });
         self.check_ask(on_lapse, ask.is_some(), token.is_some());
         Rules { options, ask, token }
+    }
+
+    /// What a route says and would not do.
+    fn check_unused(&mut self, on_lapse: OnLapse, key: &KeyFrom, has_token: bool) {
+        let Some(route) = self.route else { return };
+        let told = [
+            (
+                "ask_after",
+                !matches!(on_lapse, OnLapse::Ask { .. }),
+                "ask_after is never used: add on_lapse = \"ask\"",
+            ),
+            ("missing", has_token, "missing: a call of this route always needs a token; leave missing out"),
+            (
+                "fingerprint",
+                matches!(key, KeyFrom::Form(_)),
+                "fingerprint: it names members of a JSON body, and the key is in a form; leave it out for the whole body",
+            ),
+        ];
+        for (name, is_unused, why) in told {
+            if let Some(given) = route.values.get(name).filter(|_| is_unused) {
+                self.problems.add(&given.source, why);
+            }
+        }
+        let names = |name: &str| route.values.get(name).map(|given| given.parts.clone()).unwrap_or_default();
+        let dropped = names("drop_headers");
+        for name in names("keep_headers") {
+            let source = route.values.get("keep_headers").map_or(&route.source, |given| &given.source);
+            let name = name.trim().to_ascii_lowercase();
+            if OF_ONE_CONNECTION.contains(&name.as_str()) {
+                self.problems.add(
+                    source,
+                    format!("keep_headers: {name} is never kept: it is made anew for every answer"),
+                );
+            }
+            if dropped.iter().any(|dropped| dropped.trim().eq_ignore_ascii_case(&name)) {
+                self.problems
+                    .add(source, format!("{name} is both in keep_headers and in drop_headers; take one out"));
+            }
+        }
     }
 
     fn check_order(&mut self, order: Order, key: &KeyFrom) {
@@ -299,6 +339,32 @@ fn header(text: &str) -> Result<HeaderName, String> {
     text.parse().map_err(|_| format!("{text:?} is not the name of a header"))
 }
 
+/// Headers that belong to one connection, or are made anew for every answer: never kept, whatever a list says.
+pub(crate) const OF_ONE_CONNECTION: [&str; 8] = [
+    "connection",
+    "content-length",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// The name of a header that may hold a key. Some have a meaning of their own for everybody who reads them.
+fn key_header(text: &str) -> Result<HeaderName, String> {
+    let name = header(text)?;
+    let is_taken = ["host", "cookie", "expect"].contains(&name.as_str())
+        || OF_ONE_CONNECTION.contains(&name.as_str())
+        || name.as_str().starts_with("content-");
+    if is_taken {
+        return Err(format!(
+            "{name} has a meaning of its own and is no place for a key; write header:NAME with another name"
+        ));
+    }
+    Ok(name)
+}
+
 fn told(text: &str) -> Result<Told, String> {
     match text.split_once(':') {
         None if text == "token" => Ok(Told::ByToken(TokenPlace::default())),
@@ -312,8 +378,8 @@ fn key_from(text: &str) -> Result<KeyFrom, String> {
     match text.split_once(':') {
         None if text == "header" => Ok(KeyFrom::default()),
         None if text == "sequence" => Ok(KeyFrom::Sequence(SEQUENCE)),
-        Some(("sequence", name)) => header(name).map(KeyFrom::Sequence),
-        Some(("header", name)) => header(name).map(KeyFrom::Header),
+        Some(("sequence", name)) => key_header(name).map(KeyFrom::Sequence),
+        Some(("header", name)) => key_header(name).map(KeyFrom::Header),
         Some(("json", pointer)) => Ok(KeyFrom::Json(pointer.into())),
         Some(("form", field)) => Ok(KeyFrom::Form(field.into())),
         Some(("query", parameter)) => Ok(KeyFrom::Query(parameter.into())),
@@ -329,12 +395,27 @@ fn ask_path(text: &str) -> Result<String, String> {
         return Err(format!("ask: asking must change nothing, so it is a GET; {example}"));
     };
     if !path.starts_with('/') || !path.contains("{key}") {
-        return Err(format!("ask: {path:?} must be a path with {{key}} in it; {example}"));
+        // Not repeated: somebody may have written a URL with a password.
+        return Err(format!("ask must be a path with {{key}} in it, and not a URL; {example}"));
     }
     // Everything but the key must be a path already.
     let sample = path.replace("{key}", "k");
-    sample
-        .parse::<http::uri::PathAndQuery>()
-        .map_err(|_| format!("ask: {path:?} is not a path; {example}"))?;
+    sample.parse::<http::uri::PathAndQuery>().map_err(|_| format!("ask is not a path; {example}"))?;
     Ok(path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_where_ask_wants_a_path_is_not_repeated() {
+        for text in ["GET http://u:hunter2@ledger/{key}", "GET /{key} hunter2"] {
+            let why = ask_path(text).unwrap_err();
+            assert!(
+                why.contains("ask = \"GET /payments/by-key/{key}\"") && !why.contains("hunter2"),
+                "{why}"
+            );
+        }
+    }
 }

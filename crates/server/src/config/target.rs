@@ -39,7 +39,7 @@ const LONGEST_BASE: usize = 4096;
 impl Target {
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let wrong = |why: &str| {
-            let shown = crate::stores::masked(url);
+            let shown = crate::masked::address(url);
             format!("{shown:?} is not an upstream: {why}; write a URL such as \"http://127.0.0.1:9000\"")
         };
         if url.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {

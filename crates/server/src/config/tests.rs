@@ -11,8 +11,9 @@ fn load(
     let path = folder.path().join("c.toml");
     std::fs::write(&path, toml).unwrap();
     let flags = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-    let find =
-        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    let find = |name: &str| {
+        Ok(variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+    };
     Config::load(&Typed { config: Some(path), flags }, find)
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use onlyonce::token::TokenKeys;
 
 use super::{rules, units};
+use crate::masked;
 use crate::secret::{self, About};
 
 /// How tokens are made.
@@ -56,14 +57,14 @@ pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
 /// The keys in a file, one `ID:SECRET` a line.
 pub(crate) fn read_keys(file: &Path) -> Result<TokenKeys, String> {
     let text = secret::read(file, ABOUT).map_err(|failure| failure.to_string())?;
-    parse_keys(text.lines()).map_err(|why| format!("{}: {why}", file.display()))
+    parse_keys(text.lines()).map_err(|why| format!("{}: {why}", masked::file(file)))
 }
 
-/// Keys, the one that signs first. A secret without an id has the id 1.
+/// Keys, the one that signs first. A secret without an id has the id 1. What is wrong is told without what was given.
 pub(crate) fn parse_keys<'a>(texts: impl Iterator<Item = &'a str>) -> Result<TokenKeys, String> {
     let mut keys: Option<TokenKeys> = None;
     for text in texts.map(str::trim).filter(|text| !text.is_empty() && !text.starts_with('#')) {
-        let (id, secret) = split(text);
+        let (id, secret) = split(text)?;
         let added = match keys {
             None => TokenKeys::new(id, secret),
             Some(keys) => keys.also(id, secret),
@@ -73,14 +74,30 @@ pub(crate) fn parse_keys<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Tok
     keys.ok_or_else(|| "there is no secret; write ID:SECRET, with at least 32 random bytes".into())
 }
 
-fn split(text: &str) -> (u32, &str) {
-    let with_id = text.split_once(':').and_then(|(id, secret)| Some((id.parse().ok()?, secret)));
-    with_id.unwrap_or((1, text))
+/// A text without an id may be one whose id was mistyped, so a colon always has one before it.
+fn split(text: &str) -> Result<(u32, &str), String> {
+    let (id, secret) = match text.split_once(':') {
+        None => (1, text),
+        Some((id, secret)) => {
+            let id = Some(id).filter(|id| id.bytes().all(|byte| byte.is_ascii_digit()));
+            let id = id.and_then(|id| id.parse().ok()).ok_or(
+                "what stands before the colon of a secret is its id, a number up to 4294967295; write ID:SECRET, for instance 1:… with \
+                 at least 32 random bytes",
+            )?;
+            (id, secret)
+        }
+    };
+    if secret.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
+        return Err(format!(
+            "the secret of token key {id} has white space or a control character in it; write it without"
+        ));
+    }
+    Ok((id, secret))
 }
 
 /// The id alone.
 pub(super) fn masked(text: &str) -> String {
-    format!("{}:***", split(text).0)
+    split(text).map_or_else(|_| masked::NOTHING.into(), |(id, _)| format!("{id}:{}", masked::NOTHING))
 }
 
 #[cfg(test)]
@@ -99,11 +116,16 @@ mod tests {
             keys(&["7:short".to_owned()]).is_err_and(|why| why.contains("32") && !why.contains("short\""))
         );
         assert!(keys(&[]).is_err());
+        for wrong in ["a:", ":", "-1:", "+1:", "4294967296:", "1 :", "1: ", "1:a\tb"] {
+            let why = keys(&[format!("{wrong}{LONG}")]).unwrap_err();
+            assert!(why.contains("write") && !why.contains(LONG), "{wrong}: {why}");
+        }
     }
 
     #[test]
     fn only_the_id_is_shown() {
         assert_eq!(masked(&format!("7:{LONG}")), "7:***");
         assert_eq!(masked(LONG), "1:***");
+        assert_eq!(masked(&format!("a:{LONG}")), "***");
     }
 }

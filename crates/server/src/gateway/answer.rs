@@ -12,11 +12,12 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use onlyonce::http::{BodyError, WholeBody};
 
-use super::link::Link;
+use super::flow::{Answered, Flow};
+use super::link::{Link, MOST_HEADERS};
 use super::multiplexed::Stream;
 use super::silence::Silence;
 use super::upstream::{Keyed, Undelivered, Upstream};
-use super::{framing, headers};
+use super::{framing, headers, silence};
 
 /// What the upstream answers, as it comes; or an answer of the gateway's own.
 pub(crate) struct Answer {
@@ -28,6 +29,8 @@ pub(crate) struct Answer {
     stream: Option<Stream>,
     /// How long nothing may come of it.
     silence: Option<Silence>,
+    /// What it has in common with its request, if that is still being sent.
+    flow: Option<Answered>,
     /// Whether what the upstream says of its outcome counts.
     pub(crate) keyed: Keyed,
 }
@@ -37,14 +40,15 @@ impl Answer {
     ///
     /// # Errors
     /// If nobody can be sure where it ends.
-    pub(crate) fn on(
+    pub(crate) async fn on(
         response: Response<Incoming>,
         to: &Method,
         link: Link,
         home: Arc<Upstream>,
+        flow: Option<Arc<Flow>>,
     ) -> Result<Response<Self>, Undelivered> {
         let patience = home.patience();
-        let answer = Self::of(response, to, patience)?.map(|mut answer| {
+        let answer = Self::of(response, to, patience, flow).await?.map(|mut answer| {
             answer.link = Some((link, home));
             if answer.is_end_stream() {
                 answer.give_back();
@@ -66,38 +70,58 @@ impl Answer {
     ///
     /// # Errors
     /// If nobody can be sure where it ends.
-    pub(crate) fn shared(
+    pub(crate) async fn shared(
         response: Response<Incoming>,
         to: &Method,
         stream: Stream,
         patience: Duration,
+        flow: Option<Arc<Flow>>,
     ) -> Result<Response<Self>, Undelivered> {
-        let answer = Self::of(response, to, patience)?.map(|mut answer| {
+        let answer = Self::of(response, to, patience, flow).await?.map(|mut answer| {
             answer.stream = (!answer.is_end_stream()).then_some(stream);
             answer
         });
         Ok(answer)
     }
 
-    fn of(
+    async fn of(
         response: Response<Incoming>,
         to: &Method,
         patience: Duration,
+        flow: Option<Arc<Flow>>,
     ) -> Result<Response<Self>, Undelivered> {
         let (mut head, body) = response.into_parts();
+        // As in HTTP/1.1, where hyper counts.
+        if head.headers.len() > MOST_HEADERS {
+            return Err(Undelivered::Broken(format!("the answer has more than {MOST_HEADERS} headers")));
+        }
         framing::settle(&mut head.headers)
             .map_err(|why| Undelivered::Broken(format!("the answer: {why}")))?;
         let mut body = WholeBody::new(body, head.version, &head.headers);
-        if *to == Method::HEAD || head.status == StatusCode::NOT_MODIFIED {
+        let without_content =
+            *to == Method::HEAD || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if without_content {
             body = body.bodiless();
         }
+        // A caller of HTTP/1 takes such an answer for whole when it has the head, and HTTP/2 may still break it off.
+        if without_content || framing::is_empty(&head.headers) {
+            let end = body.end_of_nothing().await;
+            end.map_err(|error| Undelivered::Broken(format!("the answer: {error}")))?;
+        }
+        let flow = flow.map(Answered);
+        if let Some(Answered(flow)) = &flow {
+            flow.moves();
+            if silence::is_events(&head.headers) {
+                flow.set_long_lived(true);
+            }
+        }
         let silence = Some(Silence::of(&head.headers, patience));
-        let answer = Self { body: Some(body), silence, ..Self::own(Bytes::new()) };
+        let answer = Self { body: Some(body), silence, flow, ..Self::own(Bytes::new()) };
         Ok(Response::from_parts(head, answer))
     }
 
     pub(crate) fn own(bytes: Bytes) -> Self {
-        Self { body: None, own: bytes, link: None, stream: None, silence: None, keyed: Keyed::No }
+        Self { body: None, own: bytes, link: None, stream: None, silence: None, flow: None, keyed: Keyed::No }
     }
 
     /// Takes the connection out, because it is about to speak another protocol.
@@ -106,7 +130,7 @@ impl Answer {
     }
 
     fn give_back(&mut self) {
-        self.stream = None;
+        (self.stream, self.flow) = (None, None);
         if let Some((link, home)) = self.link.take() {
             home.give_back(link);
         }
@@ -136,15 +160,17 @@ impl Body for Answer {
             polled = Pin::new(body).poll_frame(cx);
         }
         if let Some(silence) = &mut this.silence {
+            let flow = this.flow.as_ref().map(|Answered(flow)| &**flow);
             if polled.is_ready() {
                 silence.ends();
-            } else if silence.poll(cx).is_ready() {
+                flow.iter().for_each(|flow| flow.moves());
+            } else if silence.poll(cx, flow).is_ready() {
                 polled = Poll::Ready(Some(Err(BodyError::Broken(SILENT.into()))));
             }
         }
         match &polled {
             // A connection whose answer broke off is of no use to anybody.
-            Poll::Ready(Some(Err(_))) => this.link = None,
+            Poll::Ready(Some(Err(_))) => (this.link, this.flow) = (None, None),
             Poll::Ready(None) => this.give_back(),
             Poll::Ready(Some(Ok(_))) if this.is_end_stream() => this.give_back(),
             Poll::Ready(Some(Ok(_))) | Poll::Pending => {}

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RANGE};
 use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use onlyonce::http::{Account, Question, Recover, Reservation, has_hidden_steps, stands_in_for_target};
+use onlyonce::http::{Account, NotRetained, Question, Recover, Reservation, has_hidden_steps};
 use onlyonce::{Class, Key, Recovery, SequenceKey};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::answer::Answer;
 use super::headers;
 use super::live::Limit;
+use super::names::misleads;
 use super::outgoing::Outgoing;
 use super::proxy::aim;
 use super::routing::Routing;
@@ -28,7 +28,8 @@ const DECODINGS: usize = 4;
 /// A hook that asks at `path`, with the headers of the retry.
 pub(crate) fn hook(routing: Arc<Routing>, path: String, limit: Limit) -> Recover {
     let path: Arc<str> = path.into();
-    Recover::new(move |question| {
+    let (template, numbered) = (Arc::clone(&path), limit.numbered);
+    let hook = Recover::new(move |question| {
         let (routing, path, limit) = (Arc::clone(&routing), Arc::clone(&path), limit.clone());
         async move {
             let record = question.permit.record_id();
@@ -38,7 +39,14 @@ pub(crate) fn hook(routing: Arc<Routing>, path: String, limit: Limit) -> Recover
                 Recovery::Unknown
             })
         }
-    })
+    });
+    hook.only_for(move |key| !leads_elsewhere(&filled(&template, key, numbered)))
+}
+
+/// The path to ask at.
+fn filled(path: &str, key: &Key, numbered: bool) -> String {
+    let number = if numbered { number_of(key) } else { None };
+    fill(path, number.as_deref().unwrap_or(key.as_str()))
 }
 
 /// The number that a key stands for: outside nobody knows another name for it.
@@ -73,13 +81,6 @@ fn leads_elsewhere(path: &str) -> bool {
     }
 }
 
-/// Whether a header of the call would make the question another one to some service: about the body, which is not there, about
-/// another method or path, or for a part of the answer only.
-fn misleads(name: &HeaderName) -> bool {
-    let is_of_body = [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING].contains(name);
-    is_of_body || *name == RANGE || name.as_str().starts_with("if-") || stands_in_for_target(name)
-}
-
 async fn ask(
     routing: &Routing,
     path: &str,
@@ -91,11 +92,7 @@ async fn ask(
     let upstream = Arc::clone(upstream);
     parts.method = Method::GET;
     headers::name_host(&mut parts);
-    let number = if limit.numbered { number_of(&key) } else { None };
-    let path = fill(path, number.as_deref().unwrap_or(key.as_str()));
-    if leads_elsewhere(&path) {
-        return Err("the key would be a step to another path".into());
-    }
+    let path = filled(path, &key, limit.numbered);
     parts.uri = path.parse().map_err(|_| "the path can't be made")?;
     let misleading: Vec<HeaderName> = parts.headers.keys().filter(|name| misleads(name)).cloned().collect();
     for name in misleading {
@@ -113,9 +110,14 @@ async fn ask(
     response.body_mut().keyed = Keyed::Yes;
     let word = headers::take_outcome(response.headers_mut());
     headers::strip_hop_by_hop(response.headers_mut());
-    let (head, body) = response.into_parts();
+    let (mut head, body) = response.into_parts();
     let body = tokio::time::timeout(limit.patience, read(body, limit.bytes, account)).await;
     let body = body.map_err(|_| "the answer did not come in time")??;
+    let body = body.unwrap_or_else(|TooLarge| {
+        // It will be as large the next time: whoever asked for it would hear "unknown" for ever, of a call that is known to be done.
+        head.extensions.insert(NotRetained);
+        Bytes::new()
+    });
     Ok(match (word, head.status) {
         (Some(Class::Release), _) => Recovery::NotDone,
         (Some(Class::Keep) | None, StatusCode::OK) => Recovery::Done(Response::from_parts(head, body)),
@@ -123,8 +125,16 @@ async fn ask(
     })
 }
 
+/// An answer that can't be kept.
+#[derive(Debug)]
+struct TooLarge;
+
 /// Reads an answer, which is paid for as long as it is there.
-async fn read(mut body: Answer, limit: usize, account: Option<Account>) -> Result<Bytes, String> {
+async fn read(
+    mut body: Answer,
+    limit: usize,
+    account: Option<Account>,
+) -> Result<Result<Bytes, TooLarge>, String> {
     let mut reserved = account.map(|account| account.nothing());
     // It is read for a call that may have run, and does not give way.
     reserved.iter_mut().for_each(Reservation::keep);
@@ -132,14 +142,14 @@ async fn read(mut body: Answer, limit: usize, account: Option<Account>) -> Resul
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| error.to_string())?.into_data() else { continue };
         if bytes.len() + data.len() > limit {
-            return Err("the answer is larger than max_response".into());
+            return Ok(Err(TooLarge));
         }
         if reserved.as_mut().is_some_and(|reserved| !reserved.grow(data.len())) {
             return Err("limits.memory has no room for the answer".into());
         }
         bytes.extend_from_slice(&data);
     }
-    Ok(Bytes::from_owner(Paid { bytes: bytes.freeze(), _reserved: reserved }))
+    Ok(Ok(Bytes::from_owner(Paid { bytes: bytes.freeze(), _reserved: reserved })))
 }
 
 /// An answer, and what pays for it.
@@ -177,11 +187,11 @@ mod tests {
     async fn an_answer_is_paid_for_as_long_as_it_is_there_and_refused_where_there_is_no_room() {
         let budget = MemoryBudget::new(4000);
         let answer = || Answer::own(Bytes::from_static(&[b'x'; 2000]));
-        let first = read(answer(), 2000, Some(budget.account())).await.unwrap();
+        let first = read(answer(), 2000, Some(budget.account())).await.unwrap().unwrap();
         assert_eq!((first.len(), budget.used()), (2000, 2000));
         // A quarter is a reserve.
         assert!(read(answer(), 2000, Some(budget.account())).await.unwrap_err().contains("no room"));
-        assert!(read(answer(), 1999, None).await.unwrap_err().contains("larger"));
+        assert!(matches!(read(answer(), 1999, None).await, Ok(Err(TooLarge))));
         drop(first);
         assert_eq!(budget.used(), 0);
     }

@@ -1,6 +1,7 @@
 //! The body of a caller's request.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -9,7 +10,6 @@ use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use onlyonce::http::{BodyError, WholeBody};
 use tokio::runtime::Handle;
@@ -41,6 +41,14 @@ impl CallerBody {
         }
         Self { body: Some(body), busy: Some(busy), lingers }
     }
+
+    /// Waits for the end of a body that should be empty.
+    pub(crate) async fn end_of_nothing(&mut self) -> Result<(), BodyError> {
+        match &mut self.body {
+            Some(body) => body.end_of_nothing().await,
+            None => Ok(()),
+        }
+    }
 }
 
 impl Body for CallerBody {
@@ -51,8 +59,8 @@ impl Body for CallerBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Some(body) = &mut self.body else { return Poll::Ready(None) };
-        let polled = Pin::new(body).poll_frame(cx);
+        let Self { body: Some(body), busy, .. } = &mut *self else { return Poll::Ready(None) };
+        let polled = poll_until_cut(body, busy.as_ref(), cx);
         // Once it was asked for it comes, until it is over or broken.
         self.lingers = !matches!(polled, Poll::Ready(None | Some(Err(_))));
         if matches!(polled, Poll::Ready(None)) || self.is_end_stream() {
@@ -79,16 +87,33 @@ impl Drop for CallerBody {
             let mut busy = self.busy.take();
             busy.iter_mut().for_each(Busy::give_back_memory);
             runtime.spawn(async move {
-                let _ = tokio::time::timeout(LINGER, throw_away(body)).await;
+                let _ = tokio::time::timeout(LINGER, throw_away(body, busy.as_ref())).await;
                 drop(busy);
             });
         }
     }
 }
 
-async fn throw_away(mut body: WholeBody<Incoming>) {
+/// The next piece; an error if there is none, and none can come, because the caller has closed its sending half.
+fn poll_until_cut(
+    body: &mut WholeBody<Incoming>,
+    busy: Option<&Busy>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    let polled = Pin::new(&mut *body).poll_frame(cx);
+    if polled.is_ready() || !busy.is_some_and(|busy| busy.waits_for_body(cx)) {
+        return polled;
+    }
+    // All that came before the end may be there by now.
+    match Pin::new(body).poll_frame(cx) {
+        Poll::Pending => Poll::Ready(Some(Err(BodyError::CutOff))),
+        ready => ready,
+    }
+}
+
+async fn throw_away(mut body: WholeBody<Incoming>, busy: Option<&Busy>) {
     let mut left = MOST;
-    while let Some(Ok(frame)) = body.frame().await {
+    while let Some(Ok(frame)) = poll_fn(|cx| poll_until_cut(&mut body, busy, cx)).await {
         match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
             Some(less) => left = less,
             None => return,

@@ -54,8 +54,13 @@ pub(crate) fn settle(headers: &mut HeaderMap) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Whether a message says that nothing is behind its head.
+pub(crate) fn is_empty(headers: &HeaderMap) -> bool {
+    headers.contains_key(CONTENT_LENGTH) && one_length(headers) == Some(0)
+}
+
 /// The length, which may be said several times, as long as it is the same.
-fn one_length(headers: &HeaderMap) -> Option<u64> {
+pub(super) fn one_length(headers: &HeaderMap) -> Option<u64> {
     let lines = headers.get_all(CONTENT_LENGTH).iter();
     let mut lengths = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(|length| {
         let digits = length.trim_ascii();

@@ -20,7 +20,7 @@ use tower_service::Service as _;
 use super::answer::Answer;
 use super::caller_body::CallerBody;
 use super::framing;
-use super::headers::Peer;
+use super::headers::{self, Peer};
 use super::hops::Hops;
 use super::live::Live;
 use super::proxy::Proxy;
@@ -142,6 +142,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         let memory = memory.map(|reserved| HeadMemory::new(reserved, Arc::clone(&self.doings)));
         let overloaded = memory.is_none();
         let busy = self.doings.request(multiplexed, memory.clone());
+        self.doings.note_last(headers::is_last(request.version(), request.headers()));
         let unread = Unread::new(busy.clone(), account.clone(), multiplexed);
         if multiplexed {
             self.doings.hand_over_stream(Arc::clone(&unread));

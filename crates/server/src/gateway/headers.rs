@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
+use http::{Method, Version};
 use onlyonce::{Class, Permit};
 
 use super::hops;
@@ -43,6 +43,16 @@ pub(crate) fn wants_websocket(method: &Method, headers: &HeaderMap) -> bool {
         && headers.contains_key(header::UPGRADE)
         && named_in(headers, header::UPGRADE).any(|name| name.eq_ignore_ascii_case("websocket"))
         && named_in(headers, header::CONNECTION).any(|name| name.eq_ignore_ascii_case("upgrade"))
+}
+
+/// Whether a caller says that it sends nothing behind this request.
+pub(crate) fn is_last(version: Version, headers: &HeaderMap) -> bool {
+    let says = |word: &str| named_in(headers, header::CONNECTION).any(|name| name.eq_ignore_ascii_case(word));
+    match version {
+        Version::HTTP_11 => says("close"),
+        Version::HTTP_2 => false,
+        _ => !says("keep-alive"),
+    }
 }
 
 fn named_in(headers: &HeaderMap, list: HeaderName) -> impl Iterator<Item = &str> {

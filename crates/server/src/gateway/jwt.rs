@@ -12,6 +12,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 
 use super::claims::{self, Claims};
 use super::scope::Word;
+use crate::masked;
 
 /// Verifies tokens.
 pub(crate) struct Verifier {
@@ -167,8 +168,8 @@ fn reason(kind: &ErrorKind) -> &'static str {
 }
 
 fn key(path: &Path, algorithm: Algorithm) -> Result<DecodingKey, String> {
-    let shown = path.display();
-    let bytes = std::fs::read(path).map_err(|error| format!("the JWT key {shown} can't be read: {error}"))?;
+    let shown = masked::file(path);
+    let bytes = std::fs::read(path).map_err(|error| masked::unreadable("the JWT key", path, &error))?;
     let key = match algorithm {
         Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512 => {
             let secret = bytes.trim_ascii();
@@ -190,11 +191,12 @@ fn key(path: &Path, algorithm: Algorithm) -> Result<DecodingKey, String> {
 }
 
 fn jwks(path: &Path, algorithms: &[Algorithm]) -> Result<Vec<Known>, String> {
-    let shown = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("the JWKS {shown} can't be read: {error}"))?;
-    let set: JwkSet =
-        serde_json::from_str(&text).map_err(|error| format!("{shown} is not a JWKS: {error}"))?;
+    let shown = masked::file(path);
+    let text = std::fs::read_to_string(path).map_err(|error| masked::unreadable("the JWKS", path, &error))?;
+    // The parser's own words repeat what it found, which may be a secret.
+    let set: JwkSet = serde_json::from_str(&text).map_err(|error| {
+        format!("{shown} is not a JWKS, from line {}, column {} on", error.line(), error.column())
+    })?;
     // Keys for other purposes, or of kinds that are not known, do not spoil the rest.
     let usable = set.keys.iter().filter(|jwk| verifies(jwk, algorithms)).filter_map(|jwk| {
         let common = &jwk.common;

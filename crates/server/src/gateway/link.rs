@@ -22,7 +22,7 @@ use super::wire::{Placed, Wire};
 const SETTLING: Duration = Duration::from_millis(50);
 
 /// How many headers an answer may have. One with more is lost, and what it was the answer to is unknown: generous.
-const MOST_HEADERS: usize = 256;
+pub(super) const MOST_HEADERS: usize = 256;
 
 /// How large the head of an answer may be, and how much of a body is read ahead.
 const MAX_BUFFER: usize = 64 << 10;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use onlyonce::http::{IdempotencyLayer, Ids, KeyFrom, Timings};
 use onlyonce::{Idempotency, Mode};
+use tokio::sync::Semaphore;
 
 use super::ask;
 use super::headers::Peer;
@@ -28,6 +29,8 @@ pub(crate) struct Live {
     pub(crate) serving: Arc<Serving>,
     /// The headers that count.
     pub(crate) names: Arc<Names>,
+    /// For requests that may be silent for as long as they like.
+    pub(crate) quiet: Arc<Semaphore>,
     issuer: Issuer,
 }
 
@@ -77,6 +80,7 @@ impl Live {
         let (limits, trust_forwarded) = (config.limits, config.trust_forwarded);
         let rules = config.routes.iter().map(|route| &route.rules).chain([&config.rules]);
         let names = Arc::new(Names::new(&config.scope, rules));
-        Ok(Self { layer, routing, limits, trust_forwarded, serving, names, issuer })
+        let quiet = Arc::clone(&resources.quiet);
+        Ok(Self { layer, routing, limits, trust_forwarded, serving, names, quiet, issuer })
     }
 }

@@ -14,6 +14,7 @@ mod caller_body;
 mod claims;
 mod cookies;
 mod descriptors;
+mod flow;
 mod framing;
 mod front;
 mod headers;
@@ -58,9 +59,11 @@ use crate::failure::Failure;
 use crate::say::{self, announce, say};
 use crate::shutdown;
 use crate::stores::{self, Purpose};
+use crate::variable;
 pub(crate) use front::{Gate, OWN};
 pub(crate) use headers::Peer;
 use live::Live;
+pub(crate) use names::folded;
 pub(crate) use places::Places;
 use resources::Resources;
 use serve::Server;
@@ -116,7 +119,7 @@ pub(crate) async fn run(arguments: GatewayArguments) -> Result<(), Failure> {
 }
 
 fn load(typed: &Typed) -> Result<Config, Box<crate::config::Unusable>> {
-    Config::load(typed, |name| std::env::var(name).ok())
+    Config::load(typed, variable::find)
 }
 
 /// Tells what is valid and probably not meant.
@@ -190,7 +193,7 @@ fn greet(config: &Config, listener: &TcpListener, admin_listener: Option<&TcpLis
     if let Some(target) = &config.target {
         announce!("  upstream  {}", target.authority);
     }
-    announce!("  store     {}", stores::masked(&config.store));
+    announce!("  store     {}", stores::shown(&config.store));
     announce!("  scope     {}", config.scope);
     if let Some(listener) = admin_listener {
         announce!("onlyonce admin: http://{}", address(listener));
@@ -238,7 +241,7 @@ impl Reloading {
 
     /// Everything that can fail comes first: a reload changes all or nothing.
     fn reload(&mut self) -> Result<Changes, String> {
-        let reloaded = self.config.reload(&self.typed, |name| std::env::var(name).ok());
+        let reloaded = self.config.reload(&self.typed, variable::find);
         let (config, changes) = reloaded.map_err(|wrong| wrong.problems.to_string())?;
         let live = Live::new(&config, &self.once, &self.gate.resources, Some(&self.gate.live()));
         let live = live.map_err(|error| error.to_string())?;

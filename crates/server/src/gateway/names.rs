@@ -1,4 +1,4 @@
-//! The headers that identity, routing and the gateway's own words rest on.
+//! The headers that identity, routing, conditions and the gateway's own words rest on: one list for all that is asked about them.
 //!
 //! Nobody may strike them out on the way to the service (`Connection: x-tenant`), say them once more by a name that some services
 //! can't tell from theirs (`X_Tenant`: CGI, WSGI and PHP see variables), or say them in a trailer.
@@ -7,14 +7,14 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use http::HeaderName;
-use http::header::{CONNECTION, HeaderMap};
-use onlyonce::http::KeyFrom;
+use http::header::{CONNECTION, HeaderMap, TRAILER};
+use onlyonce::http::{KeyFrom, stands_in_for_target};
 
 use super::scope::ScopeRule;
 use crate::config::Rules;
 
 /// Rested on whatever the configuration says.
-const ALWAYS: [&str; 12] = [
+const ALWAYS: [&str; 15] = [
     "host",
     "authorization",
     "cookie",
@@ -22,16 +22,20 @@ const ALWAYS: [&str; 12] = [
     "content-type",
     "content-length",
     "content-encoding",
+    "content-range",
+    "range",
+    "max-forwards",
     "idempotency-key",
     "forwarded",
     "x-forwarded-for",
     "x-forwarded-host",
     "x-forwarded-proto",
 ];
-/// What all of the gateway's own begin with.
-const OWN: &str = "onlyonce-";
-/// Beginnings of names that are meant for the service, and change what a request asks for.
-const FOR_THE_SERVICE: [&str; 2] = ["content-", "if-"];
+/// The same by their beginning: the gateway's own words, and conditions.
+const BEGINNINGS: [&str; 2] = ["onlyonce-", "if-"];
+/// Meant for the service, and about the body. They may come in a trailer (`Content-Digest`), and a name of somebody's own may begin
+/// alike (`content_id`); but nobody strikes them out.
+const ABOUT_THE_BODY: &str = "content-";
 
 /// Which headers count.
 #[derive(Debug)]
@@ -66,9 +70,7 @@ impl Names {
             let Ok(value) = value.to_str() else { return Some("its Connection can't be read".into()) };
             let mut named =
                 value.split(',').map(|name| name.trim_matches([' ', '\t', '"']).to_ascii_lowercase());
-            let name = named.find(|name| {
-                self.counts(name) || FOR_THE_SERVICE.iter().any(|beginning| name.starts_with(beginning))
-            })?;
+            let name = named.find(|name| self.counts(name) || folded(name).starts_with(ABOUT_THE_BODY))?;
             Some(format!("Connection names {name}, without which the service would see another request"))
         })
     }
@@ -84,15 +86,37 @@ impl Names {
     fn is_twin(&self, name: &str) -> bool {
         let folded = folded(name);
         let is_odd = matches!(folded, Cow::Owned(_));
-        (is_odd && folded.starts_with(OWN))
-            || ((is_odd || self.has_odd) && self.folded.contains(&*folded) && !self.exact.contains(name))
+        let is_alike =
+            is_odd && begins_as_one(&folded) || (is_odd || self.has_odd) && self.folded.contains(&*folded);
+        is_alike && !self.exact.contains(name)
     }
 
     /// Whether something rests on a header, in whatever spelling.
     pub(crate) fn counts(&self, name: &str) -> bool {
-        let name = folded(name);
-        self.folded.contains(&*name) || name.starts_with(OWN)
+        let folded = folded(name);
+        self.folded.contains(&*folded)
+            || begins_as_one(&folded)
+            || name.parse().is_ok_and(|name| stands_in_for_target(&name))
     }
+
+    /// Whether a service that takes trailers for headers would see another request than the one that was judged by its headers.
+    pub(crate) fn changes_by_trailer(&self, name: &HeaderName) -> bool {
+        self.counts(name.as_str()) || *name == TRAILER
+    }
+}
+
+fn begins_as_one(folded: &str) -> bool {
+    BEGINNINGS.iter().any(|beginning| folded.starts_with(beginning))
+}
+
+/// Whether a header would make a question without a body another one to some service: about a body, about another method or path, or
+/// for a part of the answer only.
+pub(super) fn misleads(name: &HeaderName) -> bool {
+    let folded = folded(name.as_str());
+    folded.starts_with(ABOUT_THE_BODY)
+        || folded.starts_with("if-")
+        || folded == "range"
+        || stands_in_for_target(name)
 }
 
 /// A name as services see it that keep headers in variables: nothing but letters and digits tells two apart.
@@ -126,10 +150,21 @@ mod tests {
             "onlyonce_anything",
             "idempotency_key",
             "content_length",
+            "if_match",
+            "if-none_match",
         ] {
             assert!(names.is_twin(twin), "{twin}");
         }
-        for own in ["x-tenant", "onlyonce-token", "idempotency-key", "x_other", "xtenant", "x-request-id"] {
+        for own in [
+            "x-tenant",
+            "onlyonce-token",
+            "idempotency-key",
+            "x_other",
+            "xtenant",
+            "x-request-id",
+            "if-match",
+            "content_id",
+        ] {
             assert!(!names.is_twin(own), "{own}");
         }
     }
@@ -138,5 +173,31 @@ mod tests {
     fn a_scope_with_an_underscore_has_a_twin_with_a_dash() {
         let names = names("header:x_tenant");
         assert!(names.is_twin("x-tenant") && !names.is_twin("x_tenant"));
+    }
+
+    #[test]
+    fn a_header_of_the_scope_is_no_twin_of_itself_whatever_it_begins_with() {
+        let names = names("header:if_user");
+        assert!(!names.is_twin("if_user") && names.is_twin("if-user") && names.is_twin("if.user"));
+    }
+
+    #[test]
+    fn what_a_request_is_judged_by_may_not_follow_in_a_trailer() {
+        let names = names("header:x-tenant");
+        let changes = |name| names.changes_by_trailer(&HeaderName::from_static(name));
+        for name in [
+            "if-match",
+            "if_match",
+            "if-none-match",
+            "x-http-method-override",
+            "x_original_url",
+            "range",
+            "x_tenant",
+        ] {
+            assert!(changes(name), "{name}");
+        }
+        for name in ["x-checksum", "content-digest", "grpc-status", "iff"] {
+            assert!(!changes(name), "{name}");
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Places for connections. When there are none left, the one that has been without a request for longest gives way.
+//! Places for connections. When there are none left, one whose caller seems to have left gives way, or the one that has been without a
+//! request for longest.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -66,8 +67,8 @@ impl Places {
     fn ask_longest_idle(&self) {
         let taken = self.taken.lock();
         let idle = taken.connections.iter().filter(|(_, doings)| doings.may_leave());
-        if let Some((_, longest)) =
-            idle.max_by_key(|(number, doings)| (doings.quiet_looks(), Reverse(**number)))
+        if let Some((_, longest)) = idle
+            .max_by_key(|(number, doings)| (doings.is_half_closed(), doings.quiet_looks(), Reverse(**number)))
         {
             longest.ask_to_leave();
         }

@@ -16,13 +16,14 @@ use tower_service::Service;
 
 use super::answer::Answer;
 use super::caller_body::CallerBody;
-use super::framing;
 use super::headers::{self, Peer};
 use super::live::Live;
 use super::outgoing::Outgoing;
 use super::serve::watch_for_slowness;
+use super::shared::Chosen;
 use super::upstream::{Fault, Keyed, Undelivered, Upstream};
 use super::wire::{Doings, HeadMemory};
+use super::{framing, silence};
 use crate::config::{Limits, TooLong};
 
 /// Relays the requests of one caller.
@@ -57,7 +58,7 @@ async fn relay(
     doings: Arc<Doings>,
     request: Request<RequestBody<CallerBody>>,
 ) -> Response<Answer> {
-    let (mut parts, body) = request.into_parts();
+    let (mut parts, mut body) = request.into_parts();
     let Some(upstream) = live.routing.find(&parts) else {
         return own(ProblemKind::NotFound, &parts.headers, None, Class::Release);
     };
@@ -67,6 +68,9 @@ async fn relay(
     let caller = caller.map(|upgrade| Tunnel { caller: upgrade, doings, limits: live.limits });
     // Only what a problem needs is kept of the caller's own head.
     let language = language(&parts.headers);
+    let is_grpc = upstream.speaks() != Chosen::Http1
+        && body.is_passed_on()
+        && silence::is_grpc(parts.version, &parts.headers);
     headers::prepare(&mut parts, &peer, live.trust_forwarded);
     if aim(&mut parts, upstream).is_err() {
         return own(ProblemKind::TargetTooLong, &language, None, Class::Release);
@@ -83,7 +87,19 @@ async fn relay(
     if keyed == Keyed::No && is_too_large(&parts.headers, limit) {
         return own(ProblemKind::RequestTooLarge, &language, None, Class::Release);
     }
-    let outgoing = Outgoing::new(body, limit, live.limits.body_timeout, Arc::clone(&live.names));
+    // With its head a service of HTTP/1 has all of such a request, and HTTP/2 may still break it off, or have hidden something behind it.
+    if let Some(passed) = body.passed_mut().filter(|_| framing::is_empty(&parts.headers)) {
+        let ended = tokio::time::timeout(live.limits.body_timeout, passed.end_of_nothing()).await;
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return refuse(Undelivered::Caller(Fault::Broken), &language, keyed),
+            Err(_) => return refuse(Undelivered::Caller(Fault::Stalled), &language, keyed),
+        }
+    }
+    // One for which there is no place has the time-outs of all others.
+    let quiet = is_grpc.then(|| Arc::clone(&live.quiet).try_acquire_owned().ok()).flatten();
+    let patience = live.limits.body_timeout;
+    let outgoing = Outgoing::new(body, limit, patience, Arc::clone(&live.names), quiet);
     let sent = upstream.send(Request::from_parts(parts, outgoing), keyed).await;
     drop(memory);
     match sent {
@@ -112,9 +128,7 @@ fn language(headers: &HeaderMap) -> HeaderMap {
 }
 
 fn is_too_large(headers: &HeaderMap, limit: Option<usize>) -> bool {
-    let length =
-        headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    limit.is_some_and(|limit| length.is_some_and(|length| length > limit as u64))
+    limit.is_some_and(|limit| framing::one_length(headers).is_some_and(|length| length > limit as u64))
 }
 
 fn answered(mut response: Response<Answer>, caller: Option<Tunnel>, keyed: Keyed) -> Response<Answer> {
@@ -176,6 +190,7 @@ fn switch(mut response: Response<Answer>, caller: Option<Tunnel>) -> Response<An
 }
 
 fn refuse(undelivered: Undelivered, request: &HeaderMap, keyed: Keyed) -> Response<Answer> {
+    let is_callers = matches!(undelivered, Undelivered::Caller(_));
     let (kind, why, class) = match undelivered {
         Undelivered::NeverSent(why) => (ProblemKind::UpstreamUnreachable, why, Class::Release),
         Undelivered::Returned(_) => (ProblemKind::UpstreamUnreachable, String::new(), Class::Release),
@@ -188,7 +203,11 @@ fn refuse(undelivered: Undelivered, request: &HeaderMap, keyed: Keyed) -> Respon
         Undelivered::Caller(Fault::Stalled) => (ProblemKind::RequestTimeout, String::new(), Class::Unknown),
         Undelivered::Caller(Fault::Broken) => (ProblemKind::BodyInvalid, String::new(), Class::Unknown),
     };
-    onlyonce::seldom!(warn, problem = kind.name(), why, "the upstream did not answer");
+    if is_callers {
+        onlyonce::seldom!(info, problem = kind.name(), "the caller's body did not come whole");
+    } else {
+        onlyonce::seldom!(warn, problem = kind.name(), why, "the upstream did not answer");
+    }
     match keyed {
         Keyed::Yes => told(kind, class),
         Keyed::No => own(kind, request, None, class),

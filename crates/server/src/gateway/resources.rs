@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use onlyonce::http::MemoryBudget;
+use tokio::sync::Semaphore;
 
 use super::descriptors::Descriptors;
 use super::places::Places;
@@ -18,7 +19,12 @@ pub(crate) struct Resources {
     pub(crate) places: Arc<Places>,
     /// For connections to upstreams.
     pub(crate) sockets: Arc<Sockets>,
+    /// For requests that may be silent for as long as they like.
+    pub(crate) quiet: Arc<Semaphore>,
 }
+
+/// Each holds memory of the budget, and a stream to its upstream.
+const MOST_QUIET: usize = 1024;
 
 impl Resources {
     pub(crate) fn new(limits: &Limits, descriptors: Descriptors) -> Self {
@@ -26,6 +32,8 @@ impl Resources {
             memory: MemoryBudget::new(limits.memory),
             places: Places::new(descriptors.callers),
             sockets: Sockets::new(descriptors.upstreams),
+            // Each may have a connection of its own, and others need some too.
+            quiet: Arc::new(Semaphore::new((descriptors.callers / 2).min(MOST_QUIET))),
         }
     }
 }

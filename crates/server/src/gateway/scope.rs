@@ -102,6 +102,11 @@ There is no default, because it would either mix tenants or break retries after 
         warnings
     }
 
+    /// Whether a part of it is in a bearer token.
+    pub(crate) fn reads_tokens(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Jwt(_)))
+    }
+
     /// The headers that it is read from.
     pub(crate) fn headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.parts.iter().map(|part| match part {

@@ -181,7 +181,7 @@ impl Connection {
                     serving.as_mut().graceful_shutdown();
                     // A request may have come in that moment; it is answered first.
                     let said = tokio::time::timeout(GOODBYE, serving.as_mut()).await;
-                    if said.is_ok() || !doings.has_requests() {
+                    if said.is_ok() || !doings.has_requests() || doings.is_half_closed() {
                         return;
                     }
                 }
@@ -242,6 +242,10 @@ pub(crate) async fn watch_for_slowness(doings: &Doings, limits: Limits) -> Slow 
             Waiting::Reader => (limits.body_timeout, Slow::Reader),
             Waiting::Nothing => continue,
         };
+        // It was asked to give way in a moment in which its reader seemed to read.
+        if verdict == Slow::Reader && doings.account.owes() {
+            return verdict;
+        }
         if LOOK * looks >= limit {
             return verdict;
         }

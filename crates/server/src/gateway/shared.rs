@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedMutexGuard};
 
 use super::answer::Answer;
+use super::flow::Flow;
 use super::idle::MOST_KEYED;
 use super::link::Link;
 use super::multiplexed::{Multiplexed, Stream};
@@ -227,7 +228,9 @@ impl Upstream {
     ) -> Result<Response<Answer>, Undelivered> {
         request.body_mut().goes_on(Some(stream.clone()));
         let patience = self.patience();
-        let sent = self.in_time(send_shared(shared.sender, stream, request, &self.target, patience)).await;
+        let flow = request.body().flow();
+        let sent = send_shared(shared.sender, stream, request, &self.target, patience, flow.clone());
+        let sent = self.in_time(flow.as_deref(), sent).await;
         match &sent {
             Ok(_) => self.pool.shared.touch(shared.number),
             Err(Undelivered::Late | Undelivered::Returned(_)) => self.pool.shared.retire(shared.number),
@@ -260,6 +263,7 @@ async fn send_shared(
     mut request: Request<Outgoing>,
     target: &Target,
     patience: Duration,
+    flow: Option<Arc<Flow>>,
 ) -> Result<Response<Answer>, Undelivered> {
     write_as_http2(&mut request, target);
     if sender.ready().await.is_err() {
@@ -267,10 +271,13 @@ async fn send_shared(
     }
     let method = request.method().clone();
     match sender.try_send_request(request).await {
-        Ok(response) => Answer::shared(response, &method, stream, patience),
+        Ok(response) => Answer::shared(response, &method, stream, patience, flow).await,
         Err(mut refused) => Err(match refused.take_message() {
             Some(request) => Undelivered::Returned(Box::new(request)),
-            None => Undelivered::of(&refused.into_error()),
+            None => match flow.and_then(|flow| flow.fault.get().copied()) {
+                Some(fault) => Undelivered::Caller(fault),
+                None => Undelivered::of(&refused.into_error()),
+            },
         }),
     }
 }

@@ -68,6 +68,10 @@ impl<F: Future> Future for Watched<F> {
                 Some((timer, before)) if *before == written => (timer, before),
                 _ => {
                     *this.eviction = this.unread.account().eviction();
+                    // It was asked before it waited for its reader, and others wait for what it holds.
+                    if this.unread.account().owes() {
+                        return Poll::Ready(());
+                    }
                     let timer = Box::pin(sleep(*this.timeout));
                     let (timer, before) = this.timer.insert((timer, written));
                     (timer, before)

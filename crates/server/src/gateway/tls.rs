@@ -8,18 +8,20 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
+use crate::masked;
+
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// What callers are served with.
 pub(crate) fn server(cert: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
     let chain = certificates(cert)?;
-    let shown = key.display();
+    let shown = masked::file(key);
     let key = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| format!("the private key {shown} can't be read: {error}"))?;
+        .map_err(|error| masked::unreadable("the private key", key, &error))?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(|error| format!("{} and {shown} do not make a TLS identity: {error}", cert.display()))?;
+        .map_err(|error| format!("{} and {shown} do not make a TLS identity: {error}", masked::file(cert)))?;
     config.alpn_protocols = ALPN.map(Vec::from).into();
     Ok(Arc::new(config))
 }
@@ -31,7 +33,7 @@ pub(crate) fn client(ca: Option<&Path>, needed: bool) -> Result<Arc<ClientConfig
         Some(path) => {
             for certificate in certificates(path)? {
                 roots.add(certificate).map_err(|error| {
-                    format!("{} holds an authority that can't be used: {error}", path.display())
+                    format!("{} holds an authority that can't be used: {error}", masked::file(path))
                 })?;
             }
         }
@@ -52,13 +54,11 @@ pub(crate) fn client(ca: Option<&Path>, needed: bool) -> Result<Arc<ClientConfig
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let shown = path.display();
-    let wrong =
-        |error: rustls::pki_types::pem::Error| format!("the certificate {shown} can't be read: {error}");
+    let wrong = |error: rustls::pki_types::pem::Error| masked::unreadable("the certificate", path, &error);
     let chain =
         CertificateDer::pem_file_iter(path).map_err(wrong)?.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     if chain.is_empty() {
-        return Err(format!("{shown} holds no certificate; it must be PEM"));
+        return Err(format!("{} holds no certificate; it must be PEM", masked::file(path)));
     }
     Ok(chain)
 }

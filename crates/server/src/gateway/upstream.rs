@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::answer::Answer;
+use super::flow::Flow;
 use super::idle::{IdleLimit, PROOFS, Watch};
 use super::link::Link;
 use super::multiplexed::Multiplexed;
@@ -65,11 +66,7 @@ impl Undelivered {
         let mut cause: Option<&dyn std::error::Error> = Some(error);
         while let Some(error) = cause {
             if let Some(fault) = error.downcast_ref::<BodyFault>() {
-                return Self::Caller(match fault {
-                    BodyFault::TooLarge => Fault::TooLarge,
-                    BodyFault::Stalled => Fault::Stalled,
-                    BodyFault::Broken(_) => Fault::Broken,
-                });
+                return Self::Caller(fault.of_caller());
             }
             // The upstream's word that it has not looked at the request: it refused the stream, or went away with a last stream
             // before it. Streams up to that one end with the connection, and with its error.
@@ -77,7 +74,7 @@ impl Undelivered {
                 Some(error) if error.is_go_away() && error.is_remote() => {
                     return Self::NeverSent("the upstream went away before it looked at the stream".into());
                 }
-                Some(error) if error.reason() == Some(h2::Reason::REFUSED_STREAM) => {
+                Some(error) if error.is_remote() && error.reason() == Some(h2::Reason::REFUSED_STREAM) => {
                     return Self::NeverSent("the upstream refused the stream".into());
                 }
                 _ => {}
@@ -219,11 +216,12 @@ impl Upstream {
         write_as_http1(&mut request);
         request.body_mut().goes_on(None);
         let method = request.method().clone();
-        let response = self.in_time(link.send(request)).await?;
+        let flow = request.body().flow();
+        let response = self.in_time(flow.as_deref(), link.send(request)).await?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Answer::switching(response, link, Arc::clone(self)));
         }
-        Answer::on(response, &method, link, Arc::clone(self))
+        Answer::on(response, &method, link, Arc::clone(self), flow).await
     }
 
     /// How long an answer may be silent, before its head and within it.
@@ -231,11 +229,27 @@ impl Upstream {
         self.limits.response_timeout
     }
 
+    /// The time runs from the last piece of the request that the upstream took.
     pub(super) async fn in_time<T>(
         &self,
+        flow: Option<&Flow>,
         sent: impl Future<Output = Result<T, Undelivered>>,
     ) -> Result<T, Undelivered> {
-        tokio::time::timeout(self.limits.response_timeout, sent).await.unwrap_or(Err(Undelivered::Late))
+        let limit = self.limits.response_timeout;
+        let (mut wait, mut sent) = (limit, std::pin::pin!(sent));
+        loop {
+            if let Ok(sent) = tokio::time::timeout(wait, sent.as_mut()).await {
+                return sent;
+            }
+            // A body that fails in the same moment was waited for, and not the upstream.
+            if let Some(fault) = flow.and_then(|flow| flow.fault.get()) {
+                return Err(Undelivered::Caller(*fault));
+            }
+            match flow.and_then(|flow| flow.left_for_upstream(limit)) {
+                Some(left) => wait = left,
+                None => return Err(Undelivered::Late),
+            }
+        }
     }
 
     /// How long a connection may have idled that is used.

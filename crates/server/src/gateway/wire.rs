@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use onlyonce::http::{Account, Reservation};
 use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
@@ -24,6 +25,18 @@ pub(crate) enum Wire {
     Plain(TcpStream),
     Served(Box<tokio_rustls::server::TlsStream<TcpStream>>),
     Asked(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+}
+
+impl Wire {
+    /// What the system knows to be wrong with it: behind its end, reading does not tell.
+    fn failed(&self) -> Option<io::Error> {
+        let socket = match self {
+            Self::Plain(socket) => socket,
+            Self::Served(stream) => stream.get_ref().0,
+            Self::Asked(stream) => stream.get_ref().0,
+        };
+        socket.take_error().unwrap_or_else(Some)
+    }
 }
 
 macro_rules! either {
@@ -160,6 +173,12 @@ pub(crate) struct Doings {
     leave: Notify,
     /// The stream of the request that has just come.
     newest: Mutex<Option<Arc<Unread>>>,
+    /// The request under way is the last of its connection, as its caller said.
+    last: AtomicBool,
+    /// Nothing more comes behind the last request.
+    ended: AtomicBool,
+    /// Who waits for more of its body.
+    body: AtomicWaker,
 }
 
 /// What is waited for.
@@ -194,6 +213,9 @@ impl Doings {
             leaving: AtomicBool::new(false),
             leave: Notify::new(),
             newest: Mutex::new(None),
+            last: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            body: AtomicWaker::new(),
         })
     }
 
@@ -231,10 +253,16 @@ impl Doings {
         self.quiet.load(ORDER)
     }
 
-    /// Whether nobody would miss it: it has been without a request for a while, and was not asked to leave before.
+    /// Whether nobody would miss it: it has been without a request, or without its caller, for a while, and was not asked to leave before.
     pub(crate) fn may_leave(&self) -> bool {
         let without_request = matches!(self.look().1, Waiting::Idle | Waiting::Head);
-        without_request && !self.tunnel.load(ORDER) && self.quiet_looks() > 0 && !self.leaving.load(ORDER)
+        let dispensable = self.is_half_closed() || without_request && !self.tunnel.load(ORDER);
+        dispensable && self.quiet_looks() > 0 && !self.leaving.load(ORDER)
+    }
+
+    /// Whether its caller has closed its sending half behind its last request: most that do so have left.
+    pub(crate) fn is_half_closed(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
     }
 
     pub(crate) fn ask_to_leave(&self) {
@@ -268,6 +296,21 @@ impl Doings {
     /// was sent before the one before it was answered is not looked at.
     pub(crate) fn takes_length(&self) -> bool {
         self.length.swap(false, ORDER)
+    }
+
+    /// Whether the request that has just come is the last, as its caller says. Who said so may close its sending half behind it, and waits
+    /// for the answer nevertheless; of all others that is the sign that they have left.
+    pub(crate) fn note_last(&self, is_last: bool) {
+        self.last.store(is_last, ORDER);
+    }
+
+    /// Nothing more comes. Whether that is a caller who still waits.
+    fn ends(&self) -> bool {
+        let waits = self.last.load(ORDER) && self.busy.load(ORDER) > 0 && !self.multiplexed.load(ORDER);
+        if waits && !self.ended.swap(true, Ordering::SeqCst) {
+            self.body.wake();
+        }
+        waits
     }
 
     /// A request has come whole; it is under way until the guard is gone.
@@ -328,6 +371,16 @@ impl Busy {
         self.memory = None;
     }
 
+    /// More of its body is waited for; whether none will come, because the caller has closed its sending half.
+    pub(crate) fn waits_for_body(&self, cx: &mut Context<'_>) -> bool {
+        // There a stream ends by itself, and one waker would not do for all of them.
+        if self.doings.multiplexed.load(ORDER) {
+            return false;
+        }
+        self.doings.body.register(cx.waker());
+        self.doings.is_half_closed()
+    }
+
     /// The connection must not end as if the answer were whole.
     pub(crate) fn cut(&self) {
         self.doings.cut.store(true, ORDER);
@@ -381,10 +434,14 @@ impl AsyncRead for Watched {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let Self { wire, doings, scan, .. } = &mut *self;
-        ready!(Pin::new(wire).poll_read(cx, buf))?;
+        ready!(Pin::new(&mut *wire).poll_read(cx, buf))?;
         if doings.tunnel.load(ORDER) {
             doings.happened();
             return Poll::Ready(Ok(()));
+        }
+        if buf.filled().len() == before && doings.ends() {
+            // Nobody wakes the task for this: it is polled for the answer, and now and then.
+            return wire.failed().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
         }
         let between = doings.busy.load(ORDER) == 0 && !doings.multiplexed.load(ORDER);
         let come = &buf.filled()[before..];
@@ -409,7 +466,8 @@ impl AsyncRead for Watched {
 impl Watched {
     fn wrote(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let blocked = outcome.is_pending();
-        if self.doings.tunnel.load(ORDER) && !blocked {
+        // Who has closed its sending half and takes its answer is there.
+        if !blocked && (self.doings.tunnel.load(ORDER) || self.doings.is_half_closed()) {
             self.doings.happened();
         }
         if blocked || self.doings.blocked.load(ORDER) {

@@ -31,25 +31,48 @@ pub(crate) struct RecordsArguments {
 /// Where the records are.
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArguments {
-    /// The admin API of a gateway [default: http://127.0.0.1:8081].
-    #[arg(long, global = true, value_name = "URL", env = "ONLYONCE_ADMIN_URL", conflicts_with = "store")]
+    /// The admin API of a gateway [default: http://127.0.0.1:8081] [env: ONLYONCE_ADMIN_URL].
+    #[arg(long, global = true, value_name = "URL")]
     pub(crate) admin: Option<String>,
 
-    /// The file with its token [default: onlyonce-data/admin.token or onlyonce-admin.token; or ONLYONCE_ADMIN_TOKEN].
-    #[arg(long, global = true, value_name = "FILE", env = "ONLYONCE_ADMIN_TOKEN_FILE")]
+    /// The file with its token [default: onlyonce-data/admin.token or onlyonce-admin.token; or ONLYONCE_ADMIN_TOKEN] [env:
+    /// ONLYONCE_ADMIN_TOKEN_FILE].
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
     /// A store, instead of a gateway: the same URLs as for `onlyonce gateway --store`.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
 
-    /// Where changes straight on a store are written down.
-    #[arg(long, global = true, value_name = "FILE", default_value = "onlyonce-audit.log")]
-    pub(crate) audit_log: PathBuf,
+    /// Where changes straight on a store are written down [default: onlyonce-audit.log].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) audit_log: Option<PathBuf>,
 
     /// Who changes records, for the audit log [default: the name of the user].
     #[arg(long = "as", global = true, value_name = "NAME", value_parser = actor::parse)]
     pub(crate) who: Option<String>,
+}
+
+impl PlaceArguments {
+    /// Whether what was typed is about one place. Words before and behind the action count alike, which clap compares apart.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let on_store = self.store.is_some();
+        let beside = [
+            (
+                on_store && self.admin.is_some(),
+                "--admin is a gateway and --store is a store: name one of them",
+            ),
+            (
+                on_store && self.token_file.is_some(),
+                "--token-file is for a gateway, and --store needs none: leave it out",
+            ),
+            (
+                !on_store && self.audit_log.is_some(),
+                "--audit-log is for changes straight on a store, with --store: a gateway has its own, leave it out",
+            ),
+        ];
+        beside.into_iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, why)| Err(Failure::usage(why)))
+    }
 }
 
 fn span(text: &str) -> Result<String, String> {

@@ -69,13 +69,16 @@ impl Wish {
 
 impl Place {
     pub(super) async fn open(arguments: &PlaceArguments, purpose: Use) -> Result<Self, Failure> {
+        arguments.check()?;
         let Some(url) = &arguments.store else { return Remote::new(arguments).map(Self::Remote) };
         let store = stores::open(url, Purpose::Inspect).await?;
         let once = Idempotency::builder_shared(Arc::clone(&store) as Arc<dyn onlyonce::Store>).build();
         let once = once.map_err(|error| Failure::new(error.to_string()))?;
         let audit = match purpose {
             Use::Look => Audit::nowhere(),
-            Use::Change => Audit::open(&arguments.audit_log)?,
+            Use::Change => {
+                Audit::open(arguments.audit_log.as_deref().unwrap_or("onlyonce-audit.log".as_ref()))?
+            }
         };
         Ok(Self::Local(Local { store, once, audit, who: actor::name(arguments.who.as_deref()) }))
     }

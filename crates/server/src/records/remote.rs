@@ -18,7 +18,10 @@ use super::place::{Seen, Wish};
 use crate::admin::{Detail, IdWord, Listing};
 use crate::config::{Speech, Target};
 use crate::failure::Failure;
+use crate::{masked, secret, variable};
 
+/// Where the admin API is, if no flag says so.
+const VARIABLE: &str = "ONLYONCE_ADMIN_URL";
 const PATIENCE: Duration = Duration::from_secs(60);
 const MOST_READ: usize = 64 << 20;
 
@@ -30,15 +33,26 @@ pub(super) struct Remote {
 
 impl Remote {
     pub(super) fn new(arguments: &PlaceArguments) -> Result<Self, Failure> {
-        let url = arguments.admin.as_deref().unwrap_or("http://127.0.0.1:8081");
-        let target = Target::parse(url).map_err(Failure::usage)?;
+        let find = |name: &str| variable::find(name).map_err(Failure::usage);
+        let (source, url) = match &arguments.admin {
+            Some(url) => ("--admin", Some(url.clone())),
+            None => (VARIABLE, find(VARIABLE)?),
+        };
+        let target = Target::parse(url.as_deref().unwrap_or("http://127.0.0.1:8081"));
+        let target = target.map_err(|why| {
+            Failure::usage(format!("{source}: {}", why.replace("an upstream", "the address of an admin API")))
+        })?;
+        let token_file = match &arguments.token_file {
+            Some(file) => Some(file.clone()),
+            None => find("ONLYONCE_ADMIN_TOKEN_FILE")?.map(PathBuf::from),
+        };
         if target.speech != Speech::Http1 {
             return Err(Failure::usage(
                 "the admin API is spoken to by http://; use a tunnel to reach it from elsewhere",
             ));
         }
         let who = actor::name(arguments.who.as_deref());
-        Ok(Self { target, token: token(arguments.token_file.as_deref())?, who })
+        Ok(Self { target, token: token(token_file.as_deref())?, who })
     }
 
     pub(super) async fn list(
@@ -109,8 +123,12 @@ impl Remote {
             Err(Lost::Answer(why)) => return Err(Failure::new(why)),
         };
         if status.is_success() {
-            return serde_json::from_slice(&body)
-                .map_err(|error| Failure::because("the admin API speaks another version", &error));
+            // What else it said is nobody's business: it may be another service.
+            return serde_json::from_slice(&body).map_err(|_| {
+                Failure::new(
+                    "what answers is not an admin API of this release: check its address (--admin), and its release",
+                )
+            });
         }
         let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
         let detail = problem["detail"].as_str().unwrap_or("no reason was given");
@@ -180,18 +198,26 @@ fn encoded(text: &str) -> String {
 }
 
 fn token(file: Option<&Path>) -> Result<String, Failure> {
-    let read = |file: &Path| std::fs::read_to_string(file).map(|text| text.trim().to_owned());
+    let of = |text: &str, place: &str| match secret::line(text) {
+        Ok(token) => Ok(token.to_owned()),
+        Err(why) => Err(Failure::usage(format!("the token in {place} can't be sent: {why}"))),
+    };
     if let Some(file) = file {
-        let what = format!("the token file {} can't be read", file.display());
-        return read(file).map_err(|error| Failure::because(&what, &error).into_usage());
+        let text = std::fs::read_to_string(file);
+        let text = text.map_err(|error| masked::unreadable("the token file", file, &error));
+        return of(&text.map_err(Failure::usage)?, &masked::file(file));
     }
-    if let Some(token) = std::env::var("ONLYONCE_ADMIN_TOKEN").ok().filter(|token| !token.trim().is_empty()) {
-        return Ok(token);
+    if let Some(token) = variable::find("ONLYONCE_ADMIN_TOKEN").map_err(Failure::usage)? {
+        return of(&token, "ONLYONCE_ADMIN_TOKEN");
     }
-    let usual = ["onlyonce-data/admin.token", "onlyonce-admin.token"].map(PathBuf::from);
-    usual.iter().find_map(|file| read(file).ok()).ok_or_else(|| {
-        Failure::usage("which token? Name its file with --token-file (the gateway prints it at its start), or set ONLYONCE_ADMIN_TOKEN")
-    })
+    let usual = ["onlyonce-data/admin.token", "onlyonce-admin.token"];
+    let found = usual.iter().find_map(|file| Some((file, std::fs::read_to_string(file).ok()?)));
+    match found {
+        Some((file, text)) => of(&text, file),
+        None => Err(Failure::usage(
+            "which token? Name its file with --token-file (the gateway prints it at its start), or set ONLYONCE_ADMIN_TOKEN",
+        )),
+    }
 }
 
 impl std::fmt::Debug for Remote {

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::client::{Request, raw};
 use crate::frameworks::{install, workshop};
-use crate::program::{Gateway, Setup, onlyonce};
+use crate::program::{Gateway, Setup, eventually, onlyonce};
 use crate::stores::{key, on_every_store};
 use crate::upstream::Upstream;
 
@@ -320,6 +320,24 @@ fn wrong_words_for_records_are_usage_errors() {
         (&["records", "--store", "memory:", "show", "nonsense"], "64 hexadecimal digits"),
         (&["records", "--store", "nosuch:", "list"], "there are memory:"),
         (&["records", "--store", "memory:", "resolve", ID, "--reason", "r"], "--completed"),
+        (&["records", "--store", "embedded:store", "list", "--token-file", "t"], "leave it out"),
+        (&["records", "--store", "embedded:store", "list", "--admin", "http://h"], "name one of them"),
+        (&["records", "--audit-log", "a.log", "list"], "--audit-log is for changes straight on a store"),
+        (
+            &[
+                "records",
+                "--store",
+                "embedded:store",
+                "resolve",
+                ID,
+                "--not-done",
+                "--answer-status",
+                "201",
+                "--reason",
+                "r",
+            ],
+            "has no answer",
+        ),
     ] {
         let (code, said) = onlyonce(home.path(), words);
         assert!(code == 2 && said.contains(hint), "{words:?}: {code} {said}");
@@ -387,4 +405,65 @@ fn a_fingerprint_is_shown_as_it_is() {
     assert!(shown["fingerprint"].as_str().unwrap().starts_with("v1:"), "{shown}");
     let (_, said) = gateway.records(&["show", &id]);
     assert!(said.contains("expires in   30d"), "{said}");
+}
+
+#[test]
+fn a_key_is_found_as_it_stands_in_its_header() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream)
+        .config("[[route]]\nmatch = \"POST /j\"\nkey = \"json:/k\"\n")
+        .start();
+    assert_eq!(gateway.post("/pay", "\"u0\"", "{}").status, 201);
+    assert_eq!(gateway.post("/pay", "\"a, \\\"b\\\"\"", "{}").status, 201);
+    let found = |words: &str| {
+        let (code, said) = gateway.records(&["list", "--key", words, "--json"]);
+        assert_eq!(code, 0, "{said}");
+        let listed: Vec<serde_json::Value> = serde_json::from_str(&said).unwrap();
+        let encoded: String = words.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let page = gateway.admin("GET", &format!("/api/records?q={encoded}"), "").json();
+        assert_eq!(page["records"].as_array().unwrap().len(), listed.len(), "{page}");
+        listed.len()
+    };
+    for words in ["u0", "\"u0\"", "\"u0\";p=1", " \"u0\" ", "a, \"b\"", "\"a, \\\"b\\\"\""] {
+        assert_eq!(found(words), 1, "{words}");
+    }
+    for words in ["\"u1\"", "\"u0", "u0\""] {
+        assert_eq!(found(words), 0, "{words}");
+    }
+    // A body may have a key with quotes of its own: it is found too.
+    assert_eq!(gateway.post("/j", "", r#"{"k":"\"u0\""}"#).status, 201);
+    assert_eq!((found("\"u0\""), found("u0")), (2, 1));
+}
+
+#[test]
+fn sixteen_may_listen_to_events_and_a_place_is_free_again_when_one_leaves() {
+    use std::io::{Read, Write};
+
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).start();
+    let listen = || {
+        let mut socket = std::net::TcpStream::connect(gateway.admin.unwrap()).unwrap();
+        socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        let ask = format!(
+            "GET /api/events HTTP/1.1\r\nhost: h\r\nauthorization: Bearer {}\r\n\r\n",
+            gateway.token()
+        );
+        socket.write_all(ask.as_bytes()).unwrap();
+        let mut head = [0; 1024];
+        let read = socket.read(&mut head).unwrap();
+        (socket, String::from_utf8_lossy(&head[..read]).into_owned())
+    };
+    let mut listening: Vec<_> = (0..16).map(|_| listen()).collect();
+    for (_, head) in &listening {
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    }
+    let (_, refused) = listen();
+    assert!(
+        refused.starts_with("HTTP/1.1 503 ") && refused.contains("16 listen to events already"),
+        "{refused}"
+    );
+    // Others find a place.
+    assert_eq!(gateway.admin("GET", "/api/stats", "").status, 200);
+    drop(listening.pop());
+    eventually(|| listen().1.starts_with("HTTP/1.1 200 "));
 }

@@ -71,3 +71,37 @@ fn nobody_can_be_asked_about_a_token_that_only_the_gateway_knows() {
         assert!(said.contains("gateway.toml:4: "), "{said}");
     }
 }
+
+#[test]
+fn an_answer_that_is_too_large_to_keep_says_that_it_happened_once_and_for_all() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "max_response = \"4B\"\n");
+    let key = key("large");
+    let call = || post("/status/500", &key, "x").send(gateway.address);
+    call();
+    std::thread::sleep(Duration::from_millis(50));
+    for _ in 0..2 {
+        let told = call();
+        told.is(409, "response-not-retained");
+        assert_eq!(told.json()["retryable"], false, "{}", told.text());
+        assert_eq!(told.json()["original_status"], 200, "{}", told.text());
+    }
+    // Asked once: what is known is not asked again.
+    assert_eq!(upstream.seen().len(), 2);
+}
+
+#[test]
+fn a_call_that_nobody_can_be_asked_about_is_not_said_to_be_found_out_later() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream, "");
+    let call = |key: &str| post("/status/500", key, "x").send(gateway.address);
+    for _ in 0..2 {
+        call("..");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let told = call("..");
+    told.is(409, "outcome-unknown");
+    assert_eq!(told.json()["retryable"], false, "{}", told.text());
+    assert_eq!(told.header("retry-after"), None, "{}", told.text());
+    assert_eq!(upstream.seen().len(), 1);
+}

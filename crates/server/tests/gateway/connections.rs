@@ -216,3 +216,34 @@ fn one_http2_caller_can_not_take_every_descriptor_with_connections_to_upstreams(
     upstream.open();
     eventually(|| gateway.post("/pay", &key("later"), "x").status == 201);
 }
+
+#[test]
+fn a_call_that_waits_for_a_socket_gets_one_that_falls_idle_meanwhile_at_another_upstream() {
+    let (upstream, other) = (Upstream::start(), Upstream::start());
+    let gateway = Setup::new("memory:", &upstream)
+        .descriptors(64)
+        .config(&format!("[[forward]]\npath = \"/other\"\nupstream = \"{}\"\n", other.url()))
+        .start();
+    // All sixteen are in use.
+    let runtime = runtime();
+    let _held = runtime.block_on(async {
+        let sender = connect(gateway.address, 65_535).await.unwrap();
+        let mut held = Vec::new();
+        for _ in 0..16 {
+            let mut ready = sender.clone().ready().await.unwrap();
+            held.push((
+                ready.send_request(crate::limits::keyed("/gated", ""), true).unwrap(),
+                sender.clone(),
+            ));
+        }
+        held
+    });
+    eventually(|| upstream.effects() == 16);
+    let address = gateway.address;
+    let waits = std::thread::spawn(move || crate::program::post("/other", "", "x").send(address));
+    // It waits, and finds none.
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(other.effects(), 0);
+    upstream.open();
+    assert_eq!(waits.join().unwrap().status, 201);
+}

@@ -42,13 +42,17 @@ fn open(gateway: &Gateway, path: &str) -> Answer {
 }
 
 fn on_a_bad_disk(home: &TempDir, upstream: &Upstream, errno: i32) -> Gateway {
+    on_a_disk_that_fails(home, upstream, "write", errno)
+}
+
+fn on_a_disk_that_fails(home: &TempDir, upstream: &Upstream, op: &str, errno: i32) -> Gateway {
     let data = home.path().canonicalize().unwrap().join("data");
     Setup::new(&format!("embedded:{}", data.display()), upstream)
         .with(&["--keep-free", "0"])
         .home(home.path())
         .variable("LD_PRELOAD", shim("../store-embedded/tests/fault_shim.c").to_str().unwrap())
         .variable("FAULT_DIR", data.to_str().unwrap())
-        .variable("FAULT_OP", "write")
+        .variable("FAULT_OP", op)
         .variable("FAULT_ERRNO", errno.to_string())
         .variable("FAULT_WHILE", home.path().join("bad").to_str().unwrap())
         .start()
@@ -103,6 +107,48 @@ fn a_broken_disk_is_told_as_it_is_and_not_trusted_again() {
     assert_eq!(open(&gateway, "/healthz").status, 200);
     assert_eq!(gateway.post("/orders", "during", "1").status / 100, 2);
     assert_eq!(upstream.effects(), 2);
+}
+
+#[test]
+fn a_disk_that_hangs_holds_up_no_other_request_however_often_readiness_is_asked_for() {
+    let (home, upstream) = (TempDir::new().unwrap(), Upstream::start());
+    let gateway = on_a_disk_that_fails(&home, &upstream, "look", EIO);
+    assert_eq!((open(&gateway, "/readyz").status, open(&gateway, "/healthz").status), (200, 200));
+    let hangs = home.path().join("bad");
+    fs::write(&hangs, "").unwrap();
+    let admin = gateway.admin.unwrap();
+    // More than there are threads.
+    let ask =
+        |path| (0..16).map(move |_| std::thread::spawn(move || Request::new("GET", path).send(admin).status));
+    let asked: Vec<_> = ask("/readyz").chain(ask("/healthz")).collect();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let began = std::time::Instant::now();
+    assert_eq!(Request::new("GET", "/elsewhere").send(gateway.address).status / 100, 2);
+    assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
+    let told: Vec<u16> = asked.into_iter().map(|asked| asked.join().unwrap()).collect();
+    assert_eq!(told[..16], [503; 16], "nobody can say that it takes calls");
+    assert_eq!(told[16..], [200; 16], "a new start would hang too");
+    fs::remove_file(&hangs).unwrap();
+    eventually(|| open(&gateway, "/readyz").status == 200);
+}
+
+#[test]
+fn a_directory_that_is_removed_under_a_gateway_is_noticed_before_more_is_lost() {
+    let (home, upstream) = (TempDir::new().unwrap(), Upstream::start());
+    let gateway = Setup::new("embedded:data", &upstream).home(home.path()).start();
+    let first = gateway.post("/orders", "before", "1");
+    assert_eq!(open(&gateway, "/readyz").status, 200);
+    fs::remove_dir_all(home.path().join("data")).unwrap();
+    // Within about a second, whether or not anybody asks.
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let refused = gateway.post("/orders", "after", "1");
+    assert_eq!((refused.status, refused.problem().as_str()), (503, "store-unavailable"), "{refused:?}");
+    assert_eq!(refused.json()["retryable"], false, "{refused:?}");
+    assert_eq!(open(&gateway, "/readyz").status, 503);
+    assert_eq!(open(&gateway, "/healthz").status, 200, "a new start would begin with nothing");
+    assert_eq!(gateway.post("/orders", "before", "1").body, first.body);
+    assert_eq!(upstream.effects(), 1);
+    assert!(gateway.log().contains("the directory of the embedded store is gone"), "{}", gateway.log());
 }
 
 #[test]

@@ -145,6 +145,27 @@ fn a_length_that_is_said_several_times_is_said_once() {
 }
 
 #[test]
+fn a_length_that_a_caller_of_http2_says_twice_reaches_the_service_once() {
+    let upstream = Upstream::start();
+    let gateway = Setup::new("memory:", &upstream).start();
+    runtime().block_on(async {
+        let sender = connect(gateway.address, 65_535).await.unwrap();
+        for key in keys() {
+            let mut request = keyed("/pay", &key);
+            for _ in 0..2 {
+                request.headers_mut().append("content-length", 5.into());
+            }
+            assert_eq!(ask(&sender, request, b"hello").await.0, 201);
+        }
+    });
+    for seen in upstream.seen() {
+        let lengths = seen.headers.iter().filter(|(name, _)| name == "content-length");
+        assert_eq!((lengths.count(), seen.body.as_slice()), (1, &b"hello"[..]), "{:?}", seen.headers);
+    }
+    assert_eq!(upstream.effects(), 2);
+}
+
+#[test]
 fn an_answer_whose_framing_is_not_understood_is_broken() {
     let gateway = Setup::new("memory:", &Upstream::start()).start();
     for (lines, body) in [

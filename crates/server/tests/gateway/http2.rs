@@ -85,3 +85,63 @@ fn a_stream_that_ends_for_any_other_reason_may_have_been_processed_and_is_unknow
         assert_eq!(service.answered.load(Ordering::SeqCst), 0);
     }
 }
+
+/// A service whose answers have so many headers, each of so many bytes, as its paths say: `/COUNT/SIZE`.
+fn wordy() -> (SocketAddr, Arc<AtomicUsize>, Runtime) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    let answered = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&answered);
+    runtime.spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let counted = Arc::clone(&counted);
+            tokio::spawn(async move {
+                let mut connection = h2::server::handshake(socket).await.unwrap();
+                while let Some(Ok((request, mut respond))) = connection.accept().await {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    let path = request.uri().path().trim_start_matches('/');
+                    let (count, size) = path.split_once('/').unwrap();
+                    let (count, value) = (count.parse().unwrap(), "y".repeat(size.parse().unwrap()));
+                    let answer = Response::builder().status(201);
+                    let answer =
+                        (0..count).fold(answer, |answer, n: u32| answer.header(format!("x-{n}"), &value));
+                    let _ = respond.send_response(answer.body(()).unwrap(), true);
+                }
+            });
+        }
+    });
+    (address, answered, runtime)
+}
+
+#[test]
+fn an_answer_of_http2_with_too_many_headers_or_too_large_a_head_is_broken_and_not_unsent() {
+    let (address, answered, _runtime) = wordy();
+    let setup = Setup::new("memory:", &Upstream::start());
+    let gateway = setup.with(&["--upstream", &format!("h2c://{address}")]).start();
+    for (path, fits) in [
+        ("/200/1", true),
+        ("/256/1", true),
+        ("/257/1", false),
+        ("/1500/1", false),
+        ("/9/10000", false),
+        ("/200/3000", false),
+    ] {
+        let (before, key) = (answered.load(Ordering::SeqCst), key("wordy"));
+        for key in [&key[..], ""] {
+            let answer = gateway.post(path, key, "x");
+            if fits {
+                assert_eq!(answer.status, 201, "{path} {key}: {}", answer.text());
+            } else {
+                answer.is(502, "upstream-failed");
+            }
+        }
+        let again = gateway.post(path, &key, "x");
+        if fits {
+            assert!(again.is_replayed(), "{path}");
+        } else {
+            again.is(409, "outcome-unknown");
+        }
+        assert_eq!(answered.load(Ordering::SeqCst) - before, 2, "{path}");
+    }
+}

@@ -363,6 +363,11 @@ fn an_answer_that_could_not_be_given_as_it_was_typed_is_refused() {
         &["200", "--header", "link: a", "--header", "Link: b"],
         &["200", "--header", "upgrade: h2c"],
         &["200", "--header", "set-cookie: a=b"],
+        &["200", "--header", "Onlyonce-Outcome: release"],
+        &["200", "--header", "onlyonce_outcome: release"],
+        &["200", "--header", "onlyonce-fence: 7"],
+        &["200", "--header", "idempotency-stored: false"],
+        &["200", "--header", "transfer_encoding: chunked"],
         &["200", "--header", "nonsense"],
     ] {
         let (code, told) = gateway.records(&[&said[..], wrong].concat());
@@ -370,6 +375,9 @@ fn an_answer_that_could_not_be_given_as_it_was_typed_is_refused() {
     }
     let twice =
         "{\"outcome\":\"completed\",\"status\":200,\"headers\":{\"a\":\"1\",\"A\":\"2\"},\"reason\":\"r\"}";
+    let own = "{\"outcome\":\"completed\",\"status\":200,\"headers\":{\"Onlyonce-Outcome\":\"keep\"},\"reason\":\"r\"}";
+    let told = gateway.admin("POST", &format!("/api/records/{id}/resolve"), own);
+    assert!(told.status == 400 && told.text().contains("onlyonce-outcome can't be part of"), "{told:?}");
     let answer = gateway.admin("POST", &format!("/api/records/{id}/resolve"), twice);
     assert!((400..500).contains(&answer.status), "{answer:?}");
     assert_eq!(found(&gateway, "state=unknown"), [id]);

@@ -120,6 +120,10 @@ impl Upstream {
                 return None;
             }
             ["large", bytes] => answer("201", "location: /orders/7\r\n", &"x".repeat(bytes.parse().unwrap())),
+            ["large", bytes, "after", millis] => {
+                std::thread::sleep(Duration::from_millis(millis.parse().unwrap()));
+                answer("201", "", &"x".repeat(bytes.parse().unwrap()))
+            }
             ["stream"] => {
                 socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n").ok()?;
                 for piece in 0..3 {

@@ -17,7 +17,7 @@ mod ways;
 use std::time::Duration;
 
 use databases::Measured;
-use onlyonce_bench_report::{Goal, Report};
+use onlyonce_bench_report::{Goal, Length, Report};
 use onlyonce_sql::{MySql, Postgres, Sqlite};
 
 use grown::Rounds;
@@ -34,12 +34,11 @@ pub(crate) struct Effort {
 
 #[tokio::main]
 async fn main() {
-    let argument = |name: &str| std::env::args().any(|argument| argument == name);
-    let effort = if argument("--quick") {
-        Effort { rounds: 5, round: Duration::from_millis(400), records: 100_000 }
-    } else {
-        Effort { rounds: 9, round: Duration::from_secs(2), records: 1_000_000 }
-    };
+    let effort = Length::from_args().pick(
+        Effort { rounds: 1, round: Duration::from_millis(50), records: 10_000 },
+        Effort { rounds: 5, round: Duration::from_millis(400), records: 100_000 },
+        Effort { rounds: 9, round: Duration::from_secs(2), records: 1_000_000 },
+    );
     let mut report = Report::default();
     in_transaction::<Postgres>(effort, 0.85, &mut report).await;
     in_transaction::<MySql>(effort, 0.75, &mut report).await;

@@ -5,6 +5,7 @@
 
 mod choice;
 
+use std::convert::identity;
 use std::fmt;
 
 use async_trait::async_trait;
@@ -15,8 +16,10 @@ use sqlx::Pool;
 use self::choice::{Choice, Row, choose};
 use crate::builder::connect;
 use crate::dialect::{Database, Dialect, Meaning};
+use crate::late::{self, PATIENCE};
 use crate::migrate::is_made;
 use crate::open_error::OpenError;
+use crate::pooled::answered;
 use crate::statements::safe;
 use crate::table::Table;
 use crate::value::{Value, fill};
@@ -105,17 +108,19 @@ impl<DB: Database> SqlGrants<DB> {
     /// # Errors
     /// If the user may not create tables, or the database fails.
     pub async fn migrate(&self) -> Result<(), GrantError> {
-        let mut connection = self.pool.acquire().await.map_err(failed::<DB>)?;
         let file = schema::<DB>().replace("onlyonce_workers", self.table.name());
-        if is_made::<DB>(&mut connection, &file).await.map_err(failed::<DB>)? {
-            return Ok(());
-        }
-        let sql = safe(file);
-        match DB::raw(&mut connection, sql.clone()).await {
-            Ok(_) => Ok(()),
-            // Two that start together may both find it missing.
-            Err(_) => DB::raw(&mut connection, sql).await.map(drop).map_err(failed::<DB>),
-        }
+        let make = async |connection: &mut DB::Connection| {
+            if is_made::<DB>(connection, &file).await? {
+                return Ok(());
+            }
+            let sql = safe(file);
+            match DB::raw(connection, sql.clone()).await {
+                Ok(_) => Ok(()),
+                // Two that start together may both find it missing.
+                Err(_) => DB::raw(connection, sql).await.map(drop),
+            }
+        };
+        answered(&self.pool, late::migration(PATIENCE), identity, make).await.map_err(failed::<DB>)
     }
 
     fn sql(&self, template: &str) -> sqlx::SqlStr {
@@ -203,18 +208,21 @@ fn failed<DB: Dialect>(cause: sqlx::Error) -> GrantError {
 #[async_trait]
 impl<DB: Database> Grants for SqlGrants<DB> {
     async fn grant(&self, request: &Request) -> Result<Grant, GrantError> {
-        let mut connection = self.pool.acquire().await.map_err(failed::<DB>)?;
-        for tries in 0..TRIES {
-            let (now, rows) = self.read(&mut connection).await.map_err(failed::<DB>)?;
-            let choice = choose(rows, now, request, tries, rand::random())
-                .ok_or(GrantError::Exhausted { workers: request.workers })?;
-            if self.write(&mut connection, &choice).await.map_err(failed::<DB>)? {
-                return Ok(choice.to().grant());
+        let ask = async |connection: &mut DB::Connection| {
+            for tries in 0..TRIES {
+                let (now, rows) = self.read(connection).await?;
+                let Some(choice) = choose(rows, now, request, tries, rand::random()) else {
+                    return Ok(Err(GrantError::Exhausted { workers: request.workers }));
+                };
+                if self.write(connection, &choice).await? {
+                    return Ok(Ok(choice.to().grant()));
+                }
             }
-        }
-        Err(GrantError::unavailable(InputError::new(format!(
-            "others were faster {TRIES} times in a row; ask again"
-        ))))
+            Ok(Err(GrantError::unavailable(InputError::new(format!(
+                "others were faster {TRIES} times in a row; ask again"
+            )))))
+        };
+        answered(&self.pool, PATIENCE, identity, ask).await.map_err(failed::<DB>)?
     }
 
     async fn release(&self, holder: Holder, worker: u64, used_until: u64) -> Result<(), GrantError> {
@@ -234,7 +242,8 @@ impl<DB: Database> Grants for SqlGrants<DB> {
             Value::Int(choice::signed(worker)),
             Value::bytes(&holder.to_bytes()),
         ];
-        let mut connection = self.pool.acquire().await.map_err(failed::<DB>)?;
-        DB::run(&mut connection, sql, arguments).await.map(drop).map_err(failed::<DB>)
+        let give_back =
+            async |connection: &mut DB::Connection| DB::run(connection, sql, arguments).await.map(drop);
+        answered(&self.pool, PATIENCE, identity, give_back).await.map_err(failed::<DB>)
     }
 }

@@ -1,6 +1,8 @@
 //! The table, and how events get into it.
 
+use std::convert::identity;
 use std::fmt;
+use std::time::Duration;
 
 use onlyonce_core::{Clock, InputError, SystemClock};
 use sqlx::{Pool, SqlStr};
@@ -8,6 +10,7 @@ use sqlx::{Pool, SqlStr};
 use super::check::check;
 use super::event::{Event, OutboxError};
 use crate::dialect::Database;
+use crate::late::{self, PATIENCE, in_time};
 use crate::migrate::is_made;
 use crate::statements::safe;
 use crate::table::Table;
@@ -30,11 +33,12 @@ use crate::value::{Value, fill};
 pub struct Outbox<DB: Database> {
     pub(super) pool: Pool<DB>,
     pub(super) table: Table,
+    patience: Duration,
 }
 
 impl<DB: Database> Clone for Outbox<DB> {
     fn clone(&self) -> Self {
-        Self { pool: self.pool.clone(), table: self.table.clone() }
+        Self { pool: self.pool.clone(), table: self.table.clone(), patience: self.patience }
     }
 }
 
@@ -49,7 +53,15 @@ impl<DB: Database> Outbox<DB> {
     /// The outbox of this database. The table must be there: see [`migrate`](Self::migrate).
     #[must_use]
     pub fn new(pool: Pool<DB>) -> Self {
-        Self { pool, table: Table::outbox() }
+        Self { pool, table: Table::outbox(), patience: PATIENCE }
+    }
+
+    /// How long to wait for the answer to a statement; 10 s by default. A database that says nothing does not hang up either. A
+    /// [relay](super::Relay) has one of its own.
+    #[must_use]
+    pub fn response_timeout(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// In another table than `onlyonce_outbox`.
@@ -67,20 +79,24 @@ impl<DB: Database> Outbox<DB> {
     /// # Errors
     /// If the user may not create tables, or the database fails.
     pub async fn migrate(&self) -> Result<(), OutboxError> {
+        let patience = late::migration(self.patience);
+        self.answered("migrate", patience, async |connection| self.migrate_on(connection).await).await
+    }
+
+    async fn migrate_on(&self, connection: &mut DB::Connection) -> Result<(), OutboxError> {
         let failed = OutboxError::failed::<DB>("migrate");
-        let mut connection = self.pool.acquire().await.map_err(&failed)?;
         let file = schema::<DB>().replace("onlyonce_outbox", self.table.name());
         // Twice: of two that start together one may find missing what the other is just making.
         let mut tried = Ok(());
         for _ in 0..2 {
-            let made = is_made::<DB>(&mut connection, &file).await.map_err(&failed)?;
-            let keyed = self.has(&mut connection, "event_key").await;
+            let made = is_made::<DB>(connection, &file).await.map_err(&failed)?;
+            let keyed = self.has(connection, "event_key").await;
             if made && keyed {
                 return Ok(());
             }
-            let older = !keyed && self.has(&mut connection, "seq").await;
+            let older = !keyed && self.has(connection, "seq").await;
             let sql = if older { format!("{};{file}", self.add_keys()) } else { file.clone() };
-            tried = DB::raw(&mut connection, safe(sql)).await.map(drop);
+            tried = DB::raw(connection, safe(sql)).await.map(drop);
             if tried.is_ok() {
                 break;
             }
@@ -109,7 +125,8 @@ impl<DB: Database> Outbox<DB> {
     ///
     /// # Errors
     /// If the event can't be stored, or is one that brokers do not take: a header with a line break, a topic with a space. Then
-    /// the transaction can't be committed in good faith either.
+    /// the transaction can't be committed in good faith either. If the database does not answer in time, its connection owes an answer:
+    /// close it. A transaction of [`same_transaction`](crate::SqlStore::same_transaction) does that by itself.
     pub async fn put(&self, transaction: &mut DB::Connection, event: &Event) -> Result<(), OutboxError> {
         check(event)?;
         let Event { id, topic, key, payload, headers } = event;
@@ -127,10 +144,9 @@ impl<DB: Database> Outbox<DB> {
             self.table
         );
         let (sql, arguments) = timed::<DB>(&insert, arguments);
-        DB::run(transaction, sql, arguments)
-            .await
-            .map(drop)
-            .map_err(OutboxError::failed::<DB>("write an event"))
+        let failed = OutboxError::failed::<DB>("write an event");
+        let written = in_time::<DB, _, _>(self.patience, identity, DB::run(transaction, sql, arguments));
+        written.await.map(drop).map_err(failed)
     }
 
     /// How many events wait, those that a relay has in hand among them.
@@ -139,9 +155,11 @@ impl<DB: Database> Outbox<DB> {
     /// If the database fails.
     pub async fn waiting(&self) -> Result<u64, OutboxError> {
         let failed = OutboxError::failed::<DB>("count");
-        let mut connection = self.pool.acquire().await.map_err(&failed)?;
         let sql = safe(format!("SELECT COUNT(*) FROM {}", self.table));
-        let rows = DB::rows(&mut connection, sql, Vec::new()).await.map_err(&failed)?;
+        let ask = async |connection: &mut DB::Connection| {
+            DB::rows(connection, sql, Vec::new()).await.map_err(OutboxError::failed::<DB>("count"))
+        };
+        let rows = self.answered("count", self.patience, ask).await?;
         let count = rows.first().map(|row| DB::int(row, 0)).transpose().map_err(&failed)?;
         Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
     }

@@ -8,8 +8,7 @@ use sqlx::{Connection as _, SqlStr};
 use super::event::{Event, OutboxError};
 use super::table::{Outbox, timed};
 use crate::dialect::Database;
-use crate::late::in_time;
-use crate::pooled::Pooled;
+use crate::pooled::answered;
 use crate::statements::safe;
 use crate::value::Value;
 
@@ -50,20 +49,13 @@ impl<DB: Database> Outbox<DB> {
         self.answered("take events", patience, take).await
     }
 
-    /// Whoever drops this half-way, or is not answered in time, leaves nothing in the pool: no open transaction, and no connection that
-    /// owes an answer.
-    async fn answered<T>(
+    pub(super) async fn answered<T>(
         &self,
         what: &'static str,
         patience: Duration,
         ask: impl AsyncFnOnce(&mut DB::Connection) -> Result<T, OutboxError>,
     ) -> Result<T, OutboxError> {
-        let failed = OutboxError::failed::<DB>(what);
-        let mut connection = Pooled::<DB>::new(self.pool.acquire().await.map_err(&failed)?);
-        connection.begin_change();
-        let answer = in_time::<DB, _, _>(patience, failed, ask(&mut connection)).await?;
-        connection.end_change();
-        Ok(answer)
+        answered(&self.pool, patience, OutboxError::failed::<DB>(what), ask).await
     }
 
     async fn take_on(

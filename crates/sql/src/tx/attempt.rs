@@ -17,6 +17,7 @@ use super::claim::{Ask, Claimed, claim};
 use super::commit::{Commit, settle_and_commit};
 use super::lane::Leader;
 use super::transaction::Transaction;
+use crate::clock;
 use crate::crash::CrashPoint;
 use crate::dialect::Database;
 use crate::fault::{self, When};
@@ -190,7 +191,7 @@ impl<DB: Database> Holding<DB> {
         }
     }
 
-    async fn commit(self, transaction: Transaction<DB>, how: Settlement) -> Result<Finish, StoreError> {
+    async fn commit(self, mut transaction: Transaction<DB>, how: Settlement) -> Result<Finish, StoreError> {
         if !transaction.is_in_transaction() {
             transaction.leave().await;
             return Err(no_claim::<DB>());
@@ -200,9 +201,16 @@ impl<DB: Database> Holding<DB> {
         let sent = Unstoppable::new(
             async move {
                 let link = inner.store.link();
-                let arguments = link.timed(&link.statements.settle, row::settle(&id, &attempt, &asked));
+                let commit = async {
+                    // The clock may have been set while the handler ran.
+                    let note = clock::write::<DB>(&mut transaction, &link.table, &link.time).await;
+                    let note = note.map_err(Commit::Refused)?;
+                    let arguments = link.timed(&link.statements.settle, row::settle(&id, &attempt, &asked));
+                    settle_and_commit(transaction, &link.statements, arguments).await?;
+                    note.iter().for_each(|note| link.time.noted(note));
+                    Ok(())
+                };
                 // One that nobody answers gives its connection back, so that there is one to look for it with.
-                let commit = settle_and_commit(transaction, &link.statements, arguments);
                 tokio::time::timeout(COMMIT_PATIENCE, commit)
                     .await
                     .unwrap_or_else(|_| Err(Commit::Unheard(late::error(COMMIT_PATIENCE))))

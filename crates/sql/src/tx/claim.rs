@@ -8,6 +8,7 @@ use onlyonce_core::{Begin, Claim, ErrorKind, Fence, Intent, Over, RecordId, Snap
 use sqlx::SqlSafeStr as _;
 
 use super::transaction::Transaction;
+use crate::clock;
 use crate::crash::CrashPoint;
 use crate::dialect::{Database, Inside, Meaning, Opening, Times};
 use crate::fault::{self, When};
@@ -85,7 +86,32 @@ pub(super) async fn claim<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Resul
     Err(StoreError::new(ErrorKind::Busy, DB::WORD, "claim", "the record kept changing; retry"))
 }
 
+/// Notes the time, if a note is due, before anything rests on it. In a transaction of its own: that of the claim is the handler's, and may
+/// be rolled back.
+async fn note_time<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<(), StoreError> {
+    if clock::due::<DB>(&link.time).is_none() {
+        return Ok(());
+    }
+    let mut transaction = begin(link, DB::begin(ask.opening(link))).await?;
+    let note = async {
+        let note = clock::write::<DB>(&mut transaction, &link.table, &link.time).await?;
+        transaction.commit().await?;
+        Ok(note)
+    };
+    match in_time::<DB, _, _>(ask.patience(link), identity, note).await {
+        Ok(note) => note.iter().for_each(|note| link.time.noted(note)),
+        Err(error) => {
+            if !is_late(&error) {
+                transaction.leave().await;
+            }
+            return Err(fault::during::<DB>("claim", When::Before, error));
+        }
+    }
+    Ok(())
+}
+
 async fn round<DB: Database>(link: &Link<DB>, ask: &Ask<'_>) -> Result<Tried<DB>, StoreError> {
+    note_time(link, ask).await?;
     let mut transaction = begin(link, DB::begin_to_insert(ask.opening(link))).await?;
     CrashPoint::Begun.pass();
     let arguments = link.timed(&link.statements.insert, row::insert(ask.id, ask.claim));

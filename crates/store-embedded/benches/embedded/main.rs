@@ -16,7 +16,7 @@ mod raw;
 mod rivals;
 mod sqlite;
 
-use onlyonce_bench_report::Report;
+use onlyonce_bench_report::{Length, Report};
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy)]
@@ -31,12 +31,11 @@ struct Effort {
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let value = |name: &str| arguments.iter().skip_while(|argument| *argument != name).nth(1);
-    let is_quick = arguments.iter().any(|argument| argument == "--quick");
-    let mut effort = if is_quick {
-        Effort { rounds: 5, pairs: 5_000, records: 200_000 }
-    } else {
-        Effort { rounds: 7, pairs: 30_000, records: 10_000_000 }
-    };
+    let mut effort = Length::from_args().pick(
+        Effort { rounds: 1, pairs: 100, records: 10_000 },
+        Effort { rounds: 5, pairs: 5_000, records: 200_000 },
+        Effort { rounds: 7, pairs: 30_000, records: 10_000_000 },
+    );
     if let Some(records) = value("--records") {
         effort.records = records.parse().expect("--records takes a number");
     }

@@ -58,8 +58,8 @@ pub(super) struct Found {
 }
 
 impl Decided {
-    pub(super) fn is_empty(&self) -> bool {
-        self.touched.is_empty() && self.lists.is_empty() && !self.is_wanted
+    pub(super) fn has_changes(&self) -> bool {
+        !self.touched.is_empty() || !self.lists.is_empty()
     }
 
     pub(super) fn set(&mut self, id: RecordId, existed: bool, record: Option<Record>) {

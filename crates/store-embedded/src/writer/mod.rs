@@ -13,9 +13,10 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use onlyonce_core::machine::Record;
-use onlyonce_core::{Fence, RecordId, StoreError, TimeNote};
+use onlyonce_core::{Fence, Moment, RecordId, StoreError, TimeNote};
 use tokio::sync::mpsc::Receiver;
 
 use crate::crash::CrashPoint;
@@ -38,6 +39,9 @@ const MAX_RUNNING: usize = 16_384;
 /// Deletions after which it is worth to reclaim room, if they are also half of what is left.
 const WORTH_RECLAIMING: u64 = 10_000;
 
+/// How often the directory is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
@@ -56,6 +60,8 @@ pub(crate) struct Writer {
     pub(crate) memory: Memory,
     /// Deletions since room was last reclaimed.
     pub(crate) deleted: u64,
+    /// When the directory was last looked for.
+    pub(crate) looked: Moment,
     /// Wakes the thread that does the chores.
     pub(crate) chores: SyncSender<()>,
 }
@@ -83,6 +89,7 @@ impl Writer {
     }
 
     fn batch(&mut self, ops: &mut Vec<Op>) {
+        self.look_for_directory();
         if self.shared.check_reading("").is_err() {
             for op in ops.drain(..) {
                 op.refuse(|call| self.shared.refusal(call));
@@ -103,8 +110,9 @@ impl Writer {
                 op => self.decide(op, &mut decided),
             }
         }
-        // While the disk is full nothing was decided that would have to be written.
-        if decided.is_empty() || self.shared.check("").is_err() {
+        // Others may stop the store at any moment, because its directory is gone: what was decided before is written all the same, or
+        // it would be told as done and be nowhere.
+        if !decided.has_changes() && (!decided.is_wanted || self.shared.check("").is_err()) {
             return decided.answers.into_iter().for_each(op::Answer::send);
         }
         CrashPoint::BeforeWrite.pass();
@@ -120,6 +128,15 @@ impl Writer {
                     });
                 }
             }
+        }
+    }
+
+    /// Now and then: what is acknowledged into a directory that is gone is lost.
+    fn look_for_directory(&mut self) {
+        let now = self.shared.time.clock.now();
+        if now.since(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            self.shared.look_for_directory();
         }
     }
 
@@ -170,6 +187,7 @@ impl Writer {
     /// Closes the engine, which takes with it whatever it failed to write, and opens what is there through all checks of a start.
     fn reopen(&mut self) {
         let shared = Arc::clone(&self.shared);
+        shared.look_for_directory();
         if !shared.is_full() {
             return;
         }

@@ -17,7 +17,7 @@ mod raw;
 mod server;
 mod store;
 
-use onlyonce_bench_report::Report;
+use onlyonce_bench_report::{Length, Report};
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy)]
@@ -30,9 +30,8 @@ struct Effort {
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let value = |name: &str| arguments.iter().skip_while(|argument| *argument != name).nth(1);
-    let is_quick = arguments.iter().any(|argument| argument == "--quick");
-    let effort =
-        if is_quick { Effort { rounds: 7, calls: 20_000 } } else { Effort { rounds: 11, calls: 60_000 } };
+    let (rounds, calls) = Length::from_args().pick((1, 200), (7, 20_000), (11, 60_000));
+    let effort = Effort { rounds, calls };
     let only = value("--only").map(String::as_str);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut report = Report::default();

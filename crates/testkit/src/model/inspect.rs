@@ -69,8 +69,7 @@ impl ModelStore {
         let now = self.now();
         let tables = self.tables.lock();
         let there = tables.rows.iter().filter(|(_, row)| with_expired || !self.is_gone(row, now));
-        let mut listed: Vec<_> =
-            there.map(|(id, row)| Listed { id: *id, snapshot: row.show(now, self.flaw) }).collect();
+        let mut listed: Vec<_> = there.map(|(id, row)| Listed::new(*id, row.show(now, self.flaw))).collect();
         listed.retain(wanted);
         listed.sort_by_key(|listed| listed.id);
         listed

@@ -86,13 +86,25 @@ fn cuts(case: &str, keyed: bool, size: usize, tls: bool) -> Vec<Cut> {
             push("too short", frames::data(1, b"", true), Close::Properly);
         }
     }
-    // All that was announced came, and then a reset instead of the end. Without a key it is with the upstream already.
-    if !keyed {
-        return cuts;
+    // What a service of HTTP/1 would take for whole: all that was announced came, and then a reset instead of the end, or more.
+    let whole = size.to_string();
+    let short = (size - 1).to_string();
+    for (name, length, pieces, rest) in [
+        ("whole length, reset 0", whole.as_str(), &pieces[..], frames::reset(1, 0)),
+        ("whole length, reset 8", &whole, &pieces, frames::reset(1, 8)),
+        ("length 0, reset 0", "0", b"", frames::reset(1, 0)),
+        ("length 0, reset 8", "0", b"", frames::reset(1, 8)),
+        ("length 0, more", "0", &pieces, frames::data(1, b"", true)),
+        ("length 0, more at once", "0", b"", frames::data(1, b"hidden", true)),
+        ("longer than its length", &short, &pieces, frames::data(1, b"", true)),
+    ] {
+        // The same length may be said twice.
+        for times in [1, 2] {
+            let (_, head) = heads(case, keyed, &vec![("content-length", length); times]);
+            let (name, bytes) = (format!("{name}, said {times} times"), [&head, pieces, &rest].concat());
+            cuts.push(Cut { name, frames: true, bytes, close: Close::Properly });
+        }
     }
-    let (_, head) = heads(case, keyed, &[("content-length", &size.to_string())]);
-    let bytes = [head, pieces, frames::reset(1, 0)].concat();
-    cuts.push(Cut { name: "whole length, reset 0".into(), frames: true, bytes, close: Close::Properly });
     cuts
 }
 
@@ -195,4 +207,27 @@ fn a_request_that_was_cut_off_does_not_run_and_burns_no_key() {
     all.extend(cases(&place(&tls, true), &upstream, "TLS"));
     all.extend(cases(&place(&chained, false), &upstream, "over HTTP/2"));
     run_all(all);
+}
+
+#[test]
+fn within_tls_too_a_caller_that_sends_no_more_gets_its_answer() {
+    let upstream = Upstream::start();
+    let home = tempfile::tempdir().unwrap();
+    let cert = certified(home.path());
+    let key = home.path().join("key.pem");
+    let gateway = start(&upstream, &[&["--tls-cert", &cert], &["--tls-key", key.to_str().unwrap()]]);
+    let place = Place { address: gateway.address, tls: Some(home.path().to_owned()) };
+    run_all(vec![async move {
+        let mut line = place.line(b"http/1.1").await;
+        let request = "POST /slow/300 HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 1\r\n\r\nx";
+        line.io().write_all(request.as_bytes()).await.unwrap();
+        line.io().shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        let _ = line.io().read_to_end(&mut answer).await;
+        if answer.starts_with(b"HTTP/1.1 201") {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&answer).into())
+        }
+    }]);
 }

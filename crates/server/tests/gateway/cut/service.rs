@@ -57,6 +57,7 @@ pub(super) fn ends(speech: Speech) -> Vec<String> {
     if speech.http2 {
         let resets = (0..=0xd).flat_map(|code| [format!("reset-{code}"), format!("length-reset-{code}")]);
         let resets = resets.chain([0, 2, 8].map(|code| format!("full-reset-{code}")));
+        let resets = resets.chain([0, 2, 8].map(|code| format!("empty-reset-{code}")));
         return resets.chain(["eof".into(), "go-away".into(), "too-short".into()]).collect();
     }
     let mut ends = Vec::new();
@@ -75,7 +76,7 @@ pub(super) fn ends(speech: Speech) -> Vec<String> {
 /// The ends that are none too early.
 pub(super) fn whole_ends(speech: Speech) -> Vec<String> {
     let ends: &[&str] = if speech.http2 {
-        &["whole", "trailers", "full-whole"]
+        &["whole", "trailers", "full-whole", "full-trailers", "empty-whole", "empty-trailers"]
     } else {
         &["whole-length", "whole-chunks", "close-fin"]
     };
@@ -163,23 +164,36 @@ async fn serve_http2(line: Line) -> Option<()> {
                 // The end comes apart from the head.
                 let mut body = respond.send_response(head, false).ok()?;
                 tokio::time::sleep(Duration::from_millis(30)).await;
+                if let Some(code) = end.strip_prefix("reset-") {
+                    body.send_reset(code.parse::<u32>().ok()?.into());
+                    return Some(());
+                }
                 return body.send_data(Bytes::new(), true).ok();
             }
-            let half = half(shape);
-            let mut head = Response::builder().status(200).header("content-type", content(shape));
+            let empty = end.starts_with("empty");
+            let half = if empty { Bytes::new() } else { half(shape) };
+            // `/204/END` and the like: a status that has no content, with some nevertheless.
+            let status = shape.parse().unwrap_or(200);
+            let mut head = Response::builder().status(status).header("content-type", content(shape));
             if end.starts_with("length") || end == "too-short" {
                 head = head.header("content-length", half.len() + 1);
             }
             // All of the length comes, and the end of the stream apart from it or never.
-            if end.starts_with("full") {
+            if end.starts_with("full") || empty {
                 head = head.header("content-length", half.len());
             }
             let mut body = respond.send_response(head.body(()).ok()?, false).ok()?;
-            body.send_data(half, false).ok()?;
+            if !empty {
+                body.send_data(half, false).ok()?;
+            }
             tokio::time::sleep(if shape == "slow" { PAUSE } else { Duration::from_millis(30) }).await;
             match end {
-                "whole" | "full-whole" | "too-short" => body.send_data(Bytes::new(), true).ok()?,
-                "trailers" => body.send_trailers(http::HeaderMap::new()).ok()?,
+                "whole" | "full-whole" | "empty-whole" | "too-short" => {
+                    body.send_data(Bytes::new(), true).ok()?
+                }
+                "trailers" | "full-trailers" | "empty-trailers" => {
+                    body.send_trailers(http::HeaderMap::new()).ok()?
+                }
                 "eof" | "go-away" => hang_up.send(end == "go-away").await.ok()?,
                 reset => body.send_reset(reset.rsplit('-').next()?.parse::<u32>().ok()?.into()),
             }

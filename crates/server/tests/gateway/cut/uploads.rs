@@ -228,3 +228,35 @@ fn a_route_may_pass_on_its_answers_as_they_come() {
     read_until(&mut socket, "0\r\n\r\n");
     gateway.post("/slow/whole-chunks", &key, "x").is(409, "response-not-retained");
 }
+
+#[test]
+fn what_is_wrong_with_a_callers_body_is_told_as_its_own_whatever_the_upstream_speaks() {
+    let (upstream, service) = (Upstream::start(), crate::trailed::Service::start());
+    for url in [upstream.url(), format!("h2c://{}", service.address)] {
+        let gateway = Setup::new("memory:", &upstream)
+            .with(&["--upstream", &url])
+            .with(&["--max-body", "1KiB"])
+            .with(&["--body-timeout", "1s"])
+            .variable("RUST_LOG", "onlyonce=debug")
+            .start();
+        let head = "POST /pay HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+        let send = |body: &str| {
+            let mut socket = connect(gateway.address);
+            socket.write_all(format!("{head}{body}").as_bytes()).unwrap();
+            socket
+        };
+        let told = |mut socket: TcpStream| {
+            let mut answer = Vec::new();
+            socket.read_to_end(&mut answer).unwrap();
+            Answer::parse(&answer, false).unwrap()
+        };
+        told(send(&format!("800\r\n{}\r\n0\r\n\r\n", "x".repeat(0x800)))).is(413, "request-too-large");
+        // More of it might come, and would be read for a while: the connection is not closed at once.
+        let stalled = read_until(&mut send("1\r\nx\r\n"), "\r\n\r\n");
+        assert!(stalled.starts_with("HTTP/1.1 408"), "{url}: {stalled}");
+        // Who breaks off gets no answer; the log has whose fault it was.
+        drop(send("1\r\nx\r\n"));
+        crate::program::eventually(|| gateway.log().contains("problem=\"body-invalid\""));
+        assert!(!gateway.log().contains("upstream-failed"), "{url}: {}", gateway.log());
+    }
+}

@@ -45,23 +45,16 @@ pub(crate) async fn pace(address: SocketAddr, body: &str, keys: Keys, span: Dura
         .map(|_| {
             let (stop, body) = (Arc::clone(&stop), body.to_owned());
             tokio::spawn(async move {
-                let mut socket = TcpStream::connect(address).await.expect("the server listens");
-                socket.set_nodelay(true).expect("a TCP socket");
+                let mut connection = Connection::open(address).await;
                 let mut took = Vec::new();
-                let mut buffer = vec![0; 4096];
                 while !stop.load(Ordering::Relaxed) {
                     let n = NEXT_KEY.fetch_add(1, Ordering::Relaxed);
                     let key = match keys {
                         Keys::Fresh => format!("fresh-{n:020}"),
                         Keys::Repeated => format!("again-{:020}", n % 1000),
                     };
-                    let request = format!(
-                        "POST /pay HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\nidempotency-key: {key}\r\ncontent-length: {}\r\n\r\n{body}",
-                        body.len()
-                    );
                     let sent = Instant::now();
-                    socket.write_all(request.as_bytes()).await.expect("the server reads");
-                    read_answer(&mut socket, &mut buffer).await;
+                    connection.call(&key, &body).await;
                     took.push(sent.elapsed());
                 }
                 took
@@ -79,21 +72,45 @@ pub(crate) async fn pace(address: SocketAddr, body: &str, keys: Keys, span: Dura
     Pace { rate: took.len() as f64 / span.as_secs_f64(), p99: p99.as_secs_f64() * 1e6 }
 }
 
-async fn read_answer(socket: &mut TcpStream, buffer: &mut [u8]) {
-    let mut filled = 0;
-    loop {
-        let read = socket.read(&mut buffer[filled..]).await.expect("the server answers");
-        assert!(read > 0, "the server closed the connection");
-        filled += read;
-        let text = &buffer[..filled];
-        let Some(end) = memmem::find(text, b"\r\n\r\n") else { continue };
-        assert!(text.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(text));
-        let length = memmem::find(text, b"-Length: ").or_else(|| memmem::find(text, b"-length: "));
-        let length = length.expect("answers have a length") + 9;
-        let digits = text[length..].iter().take_while(|byte| byte.is_ascii_digit());
-        let length = digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'));
-        if filled >= end + 4 + length {
-            return;
+/// A connection that is kept, with one call at a time.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) async fn open(address: SocketAddr) -> Self {
+        let socket = TcpStream::connect(address).await.expect("the server listens");
+        socket.set_nodelay(true).expect("a TCP socket");
+        Self { socket, buffer: vec![0; 4096] }
+    }
+
+    /// Sends a call, and reads its answer to the end.
+    ///
+    /// # Panics
+    /// If the answer is not a 200.
+    pub(crate) async fn call(&mut self, key: &str, body: &str) {
+        let request = format!(
+            "POST /pay HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\nidempotency-key: {key}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        self.socket.write_all(request.as_bytes()).await.expect("the server reads");
+        let mut filled = 0;
+        loop {
+            let read = self.socket.read(&mut self.buffer[filled..]).await.expect("the server answers");
+            assert!(read > 0, "the server closed the connection");
+            filled += read;
+            let text = &self.buffer[..filled];
+            let Some(end) = memmem::find(text, b"\r\n\r\n") else { continue };
+            assert!(text.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(text));
+            let length = memmem::find(text, b"-Length: ").or_else(|| memmem::find(text, b"-length: "));
+            let length = length.expect("answers have a length") + 9;
+            let digits = text[length..].iter().take_while(|byte| byte.is_ascii_digit());
+            let length = digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'));
+            if filled >= end + 4 + length {
+                return;
+            }
         }
     }
 }
