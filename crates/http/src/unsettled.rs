@@ -38,8 +38,11 @@ enum State {
     Open(Open),
     /// The body was polled and did not return: it panicked.
     Polling(Open),
-    /// The end is being written; the last piece waits for it, so that whoever has the whole answer can rely on its record.
+    /// The end is being written; the last piece waits for it, and one that is held, so that whoever has the whole answer can rely
+    /// on its record.
     Ending(Ending, Piece),
+    /// The end is written; these are the trailers behind the piece that was held.
+    Last(Piece),
     Ended,
 }
 
@@ -139,14 +142,14 @@ impl<B> Unsettled<B> {
                             (false, Some(Err(error)))
                         }
                         Poll::Ready(Some(Ok(piece))) if data.is_empty() && rest.has_come() => {
-                            match self.held.take() {
-                                Some(held) if is_empty(&piece) => (true, Some(Ok(held))),
-                                Some(held) => {
-                                    self.state = State::Ending(Box::pin(open.end(true)), Some(Ok(piece)));
-                                    return Poll::Ready(Some(Ok(held)));
+                            let last = match self.held.take() {
+                                Some(held) if is_empty(&piece) => held,
+                                held => {
+                                    self.held = held;
+                                    piece
                                 }
-                                None => (true, Some(Ok(piece))),
-                            }
+                            };
+                            (true, Some(Ok(last)))
                         }
                         Poll::Ready(Some(Ok(piece))) if data.is_empty() && rest.lacks_only_its_end() => {
                             self.state = State::Open(open);
@@ -166,12 +169,17 @@ impl<B> Unsettled<B> {
                     self.state = State::Ending(Box::pin(open.end(whole)), last);
                 }
                 State::Ending(mut ending, last) => match ending.as_mut().poll(cx) {
-                    Poll::Ready(()) => return Poll::Ready(last),
+                    Poll::Ready(()) => {
+                        let Some(held) = self.held.take() else { return Poll::Ready(last) };
+                        self.state = State::Last(last);
+                        return Poll::Ready(Some(Ok(held)));
+                    }
                     Poll::Pending => {
                         self.state = State::Ending(ending, last);
                         return Poll::Pending;
                     }
                 },
+                State::Last(last) => return Poll::Ready(last),
                 State::Polling(_) | State::Ended => return Poll::Ready(None),
             }
         }
@@ -188,7 +196,7 @@ impl<B> Unsettled<B> {
                 Box::pin(open.end(false))
             }
             State::Ending(ending, _) => ending,
-            State::Ended => return,
+            State::Last(_) | State::Ended => return,
         };
         runtime.spawn(ending);
     }

@@ -100,14 +100,16 @@ impl Hub {
     /// It is done with: stores the offset up to which everything is.
     pub(super) fn done(&self, ticket: &Ticket) -> KafkaResult<()> {
         let (topic, partition) = &ticket.place;
-        let (store, resume) = self.desk.change(|lanes| lanes.done(ticket));
+        let (stored, resume) = self.desk.change(|lanes| {
+            let (offset, resume) = lanes.done(ticket);
+            // Before anybody takes the next message: the client keeps the offset that comes last, not the highest.
+            let store = |offset| self.consumer.store_offset(topic, *partition, offset);
+            (offset.map_or(Ok(()), store), resume)
+        });
         if resume {
             self.resume(&ticket.place);
         }
-        match store {
-            Some(offset) => self.consumer.store_offset(topic, *partition, offset),
-            None => Ok(()),
-        }
+        stored
     }
 
     fn resume(&self, place: &Place) {

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -12,9 +13,9 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use onlyonce_core::Settings;
+use onlyonce_core::{MemoryStore, Settings};
 use onlyonce_http::Options;
-use onlyonce_testkit::frames;
+use onlyonce_testkit::{Fault, FaultyStore, Op, frames};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -199,6 +200,38 @@ async fn an_answer_that_ends_is_done_whatever_its_size() {
             again.assert_problem(409, "response-not-retained");
         }
         assert_eq!(service.effects(), 1);
+    }
+}
+
+/// Over HTTP/1.1 a length that is reached is the end for the caller, while trailers still come to us.
+#[tokio::test]
+async fn whoever_has_a_whole_answer_finds_its_call_ended() {
+    for shape in [Shape::Small, Shape::Large, Shape::Events] {
+        let whole = move || {
+            let first = "x".repeat(if shape == Shape::Large { 2000 } else { 4 });
+            let length = first.len();
+            let pieces: [Result<_, Infallible>; 2] =
+                [Ok(Frame::data(Bytes::from(first))), Ok(Frame::trailers(http::HeaderMap::new()))];
+            let mut response = Response::new(Body::new(StreamBody::new(stream::iter(pieces))));
+            response.headers_mut().insert(CONTENT_LENGTH, length.into());
+            if shape == Shape::Events {
+                response.headers_mut().insert(CONTENT_TYPE, "text/event-stream".parse().unwrap());
+            }
+            response
+        };
+        let setup = Setup::new();
+        // An answer that does not wait for the store is there long before its record.
+        let store = FaultyStore::new(Arc::new(MemoryStore::new().with_clock(setup.clock())));
+        store.always(Op::Settle, Fault::Delay(Duration::from_millis(300)));
+        let service = setup.store(Arc::new(store)).options(options()).serve(answering(whole)).await;
+        let first = service.client.send(post("/pay").key("k")).await;
+        assert_eq!(first.status, 200, "{shape:?}: {first:?}");
+        let again = service.client.send(post("/pay").key("k")).await;
+        if shape == Shape::Small {
+            assert!(again.is_replay(), "{again:?}");
+        } else {
+            again.assert_problem(409, "response-not-retained");
+        }
     }
 }
 
